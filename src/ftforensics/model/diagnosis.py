@@ -1,0 +1,107 @@
+"""A finished answer, schema `ftforensics.report/1`: what `diagnose` builds and `report` renders."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from ftforensics.model.basics import Address, Cite, Gap
+
+
+class Confidence(str, Enum):
+    """Ordinal, strongest first. `proven` needs an authority that names this very process (docs/confidence.md)."""
+
+    PROVEN = "proven"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+    RULED_OUT = "ruled_out"
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    text: str
+    command: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one cause says about one case."""
+
+    cause: str  # cause id, "thread-stack-overflow"
+    confidence: Confidence
+    summary: str  # one sentence, present when it becomes the verdict
+    supports: list[Cite] = msgspec.field(default_factory=list, name="for")
+    against: list[Cite] = []
+    unknown: list[Gap] = []
+    remedies: list[Remedy] = []
+
+
+class Why(msgspec.Struct, frozen=True):
+    cause: str
+    confidence: Confidence
+    supports: list[Cite] = msgspec.field(default_factory=list, name="for")
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    outcome: str  # "failed", "succeeded", "unfinished", "unknown"
+    cause: str | None
+    kind: str | None
+    confidence: str  # "proven", "likely", "undecided"
+    summary: str
+    mechanism: str | None = None
+    why: list[Why] = []
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One line of the merged stack. A native frame has library/offset, a Python frame file/line."""
+
+    function: str | None = None  # demangled
+    library: str | None = None
+    offset: Address | None = None  # pc minus the library's base
+    file: str | None = None
+    line: int | None = None
+    trust: str | None = None
+    python: bool = False
+
+
+class ThreadStack(msgspec.Struct, frozen=True):
+    tid: int | None
+    name: str | None
+    crashed: bool
+    frames: list[Frame]
+
+
+class Exit(msgspec.Struct, frozen=True):
+    signal: str | None = None
+    code: int | None = None
+
+
+class ProcessReport(msgspec.Struct, frozen=True):
+    host: str | None
+    pid: int | None
+    rank: int | None
+    worker_of: int | None
+    exit: Exit
+    role: str  # "root", "collateral", "victim", "unknown"
+    phase: str | None = None
+    step: int | None = None
+    time: float | None = None  # seconds since the epoch
+    stack: list[Frame] = []  # merged, crashing thread, innermost first
+    threads: list[ThreadStack] = []
+    record: str | None = None  # path of the crash record
+
+
+class Event(msgspec.Struct, frozen=True):
+    at: float  # seconds since the epoch
+    text: str
+    cite: Cite | None = None
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    verdict: Verdict
+    hypotheses: list[Finding] = []
+    processes: list[ProcessReport] = []
+    attempts: list[str] = []
+    remedies: list[Remedy] = []
+    gaps: list[Gap] = []
+    timeline: list[Event] = []
+    schema: str = "ftforensics.report/1"
