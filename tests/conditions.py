@@ -1,0 +1,109 @@
+"""What this machine must have for a test, each said once, with the reason that a skipped test prints.
+
+    from conditions import needs_root, PYTHONS
+
+A condition is looked up when this file is imported, so keep each cheap. Append, never loosen: a condition that hides a
+failure is worse than a red test.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """An installed CPython: `version` as (3, 11), `path` the real executable (no pyenv shim)."""
+
+    version: tuple[int, int]
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.version[0]}.{self.version[1]}"
+
+
+SUPPORTED = [(3, minor) for minor in range(10, 15)]
+
+# A shim answers only for versions that are switched on, a free-threaded build is refused by install(): ask each.
+_ASK = (
+    "import sys, sysconfig; print(sys.implementation.name, *sys.version_info[:2],"
+    " int(bool(sysconfig.get_config_var('Py_GIL_DISABLED'))), sys.executable)"
+)
+
+
+def _ask(candidate: str) -> Interpreter | None:
+    try:
+        answer = subprocess.run([candidate, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=20)
+    except OSError:
+        return None
+    words = answer.stdout.split(maxsplit=4)
+    if answer.returncode != 0 or len(words) != 5 or words[0] != "cpython" or words[3] != "0":
+        return None
+    return Interpreter((int(words[1]), int(words[2])), words[4].strip())
+
+
+def installed_pythons() -> list[Interpreter]:
+    """One interpreter for each supported minor version that is installed, lowest first.
+
+    The one that runs the tests stands for its own version. FTFORENSICS_PYTHONS (paths, ':' between) replaces the search.
+    """
+    named = os.environ.get("FTFORENSICS_PYTHONS")
+    if named is not None:
+        candidates = named.split(":")
+    else:
+        pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+        # sys._base_executable: the interpreter behind a virtual environment.
+        candidates = [getattr(sys, "_base_executable", sys.executable)]
+        candidates += [str(path) for path in sorted(pyenv.glob("versions/3.*/bin/python3"), reverse=True)]
+        candidates += [found for x, y in SUPPORTED if (found := shutil.which(f"python{x}.{y}"))]
+    found: dict[tuple[int, int], Interpreter] = {}
+    for candidate in candidates:
+        interpreter = _ask(candidate)
+        if interpreter is not None and interpreter.version in SUPPORTED:
+            found.setdefault(interpreter.version, interpreter)
+    return [found[version] for version in sorted(found)]
+
+
+PYTHONS = installed_pythons()
+
+
+def _needs(met: bool, reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not met, reason=reason)
+
+
+IS_ROOT = os.geteuid() == 0
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+HAS_AARCH64 = shutil.which("aarch64-linux-gnu-gcc") is not None
+QEMU_AARCH64 = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+CGROUP_V1_MEMORY = Path("/sys/fs/cgroup/memory")
+
+needs_root = _needs(IS_ROOT, "needs root: makes control groups, mounts or other users' processes")
+needs_unprivileged = _needs(not IS_ROOT, "means nothing as root: root passes every permission check")
+needs_torch = _needs(HAS_TORCH, "torch is not installed in this environment (the pinned CPU build is a Python 3.11 one)")
+needs_gdb = _needs(shutil.which("gdb") is not None, "gdb is not installed")
+needs_elfutils = _needs(shutil.which("eu-addr2line") is not None, "elfutils (eu-addr2line) is not installed")
+needs_py_spy = _needs(
+    importlib.util.find_spec("py_spy") is not None or shutil.which("py-spy") is not None, "py-spy is not installed"
+)
+needs_pystack = _needs(importlib.util.find_spec("pystack") is not None, "pystack is not installed")
+needs_aarch64_compiler = _needs(HAS_AARCH64, "aarch64-linux-gnu-gcc is not installed")
+needs_qemu_aarch64 = _needs(
+    HAS_AARCH64 and QEMU_AARCH64 is not None, "aarch64-linux-gnu-gcc or qemu-aarch64 is not installed"
+)
+needs_x86_64 = _needs(platform.machine() == "x86_64", "the crash program is written in x86-64 machine code")
+needs_cgroup_v1_memory = _needs(
+    IS_ROOT and (CGROUP_V1_MEMORY / "memory.limit_in_bytes").exists(),
+    "needs root and a version 1 memory hierarchy at /sys/fs/cgroup/memory",
+)
+needs_unshare = _needs(IS_ROOT and shutil.which("unshare") is not None, "needs root and unshare (pid namespaces, mounts)")

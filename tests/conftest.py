@@ -1,0 +1,60 @@
+"""Fixtures that more than one folder uses."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conditions import PYTHONS, ROOT, Interpreter
+
+# Tests below these folders load the extension; the others must run without a compiler.
+NATIVE_FOLDERS = {"crash", "capture", "csrc", "packaging"}
+
+
+def extension_path() -> Path:
+    return ROOT / "src" / "ftforensics" / "_native.abi3.so"
+
+
+def build_extension() -> None:
+    """Build csrc/ in place when a source is newer than the extension. Safe when several runs want it at once."""
+    lock = ROOT / "build"
+    lock.mkdir(exist_ok=True)
+    with open(lock / ".extension-lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        sources = [*ROOT.glob("csrc/*.[ch]"), ROOT / "setup.py"]
+        extension = extension_path()
+        if extension.exists() and extension.stat().st_mtime >= max(path.stat().st_mtime for path in sources):
+            return
+        made = subprocess.run(
+            [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if made.returncode != 0:
+            pytest.exit(f"the extension does not build:\n{made.stdout}", returncode=2)
+        # build_ext compares with its own idea of newer; what it left in place is current now.
+        extension.touch()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    below = {part for item in session.items for part in Path(item.path).relative_to(ROOT).parts}
+    if below & NATIVE_FOLDERS and not session.config.option.collectonly:
+        build_extension()
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(params=PYTHONS, ids=str)
+def python(request: pytest.FixtureRequest) -> Iterator[Interpreter]:
+    """Each installed CPython 3.10 to 3.14 in turn."""
+    yield request.param
