@@ -1,0 +1,255 @@
+"""The one door to a machine's files, commands and clock.
+
+`Host()` is this machine. `Host(root=folder)` is a copy of some machine's files, or a test's: every path is looked up
+under `root`, and an absolute symbolic link found there stays there, as after chroot(2). What the machine does not give
+is a `Refusal`, which turns itself into a `Gap`; nothing here raises a bare OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from ftforensics.model.basics import Gap
+
+READ_LIMIT = 16 << 20  # bytes; /proc/pid/maps of a large job is about 1 MB, torch's RECORD 2 MB
+OUTPUT_LIMIT = 16 << 20  # bytes of a command's standard output
+COMPLAINT_LIMIT = 64 << 10  # bytes of a command's standard error
+PIECE = 64 << 10  # bytes read at once
+LINK_LIMIT = 40  # symbolic links followed in one look-up, as the kernel (man path_resolution)
+
+
+class Refusal(Exception):
+    """A file or command that the machine does not give. what: the path or program; reason: one phrase."""
+
+    def __init__(self, what: str, reason: str, code: int | None = None) -> None:
+        super().__init__(f"{what}: {reason}")
+        self.what = what
+        self.reason = reason
+        self.code = code  # errno, when a system call said it
+
+    @property
+    def absent(self) -> bool:
+        """True when the thing is not there, as opposed to being there and kept from us."""
+        return self.code in (errno.ENOENT, errno.ENOTDIR)
+
+    @property
+    def denied(self) -> bool:
+        return self.code in (errno.EACCES, errno.EPERM)
+
+    def gap(self, source: str, grant: str | None = None) -> Gap:
+        return Gap(source=source, why=str(self), grant=grant)
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """How a command ended. status: exit status, negative = killed by that signal; None = still running, and left
+    behind, after SIGKILL (a task in uninterruptible sleep)."""
+
+    argv: tuple[str, ...]
+    status: int | None
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool = False
+    cut: bool = False  # more standard output than the limit; the command was ended
+    seconds: float = 0.0
+
+
+Run = Callable[[Sequence[str], float, int], Completed]
+
+
+def run_command(argv: Sequence[str], timeout: float, output_limit: int = OUTPUT_LIMIT) -> Completed:
+    """Run `argv` in its own session with no input, a bare environment and a deadline in seconds.
+
+    The environment is made new, not filtered: what a training job exports (LD_LIBRARY_PATH, LD_PRELOAD, PYTHONPATH,
+    tokens) would change what the command does or show up in its output. At the deadline the whole process group is
+    killed. Raises Refusal when the program cannot be started.
+    """
+    environment = {"PATH": os.environ.get("PATH") or os.defpath, "LC_ALL": "C", "HOME": "/nonexistent"}
+    start = time.monotonic()
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Refusal(argv[0], os.strerror(error.errno or 0), error.errno) from error
+    stdout, stderr, ended = _drain(child, start + timeout, output_limit)
+    timed_out = not ended and len(stdout) <= output_limit
+    status = _reap(child, start + timeout, kill=not ended)
+    if ended and status is None:  # it closed its pipes and lives on
+        timed_out = True
+        status = _reap(child, start + timeout, kill=True)
+    return Completed(
+        argv=tuple(argv),
+        status=status,
+        stdout=bytes(stdout[:output_limit]),
+        stderr=bytes(stderr),
+        timed_out=timed_out,
+        cut=len(stdout) > output_limit,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _drain(child: subprocess.Popen[bytes], deadline: float, limit: int) -> tuple[bytearray, bytearray, bool]:
+    """Read both pipes to their ends. The last value is False when the deadline or the limit came first."""
+    assert child.stdout is not None and child.stderr is not None
+    stdout, stderr = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector, child.stdout, child.stderr:
+        selector.register(child.stdout, selectors.EVENT_READ, stdout)
+        selector.register(child.stderr, selectors.EVENT_READ, stderr)
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            if left <= 0 or len(stdout) > limit:
+                return stdout, stderr, False
+            for key, _ in selector.select(left):
+                piece = os.read(key.fd, 1 << 16)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                elif key.data is stdout or len(stderr) < COMPLAINT_LIMIT:
+                    key.data.extend(piece)
+    return stdout, stderr, True
+
+
+def _reap(child: subprocess.Popen[bytes], deadline: float, kill: bool) -> int | None:
+    if kill:
+        try:
+            # The child leads its own session, so the group holds it and its descendants, nothing of the caller.
+            os.killpg(child.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        deadline = time.monotonic() + 0.5  # SIGKILL is prompt, or the task hangs in the kernel and nothing helps
+    try:
+        return child.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+class Host:
+    """root: where "/" of the machine is; run: starts commands; now: seconds since the epoch."""
+
+    def __init__(self, root: str | Path = "/", run: Run = run_command, now: Callable[[], float] = time.time) -> None:
+        self.root = Path(root)
+        self.now = now
+        self._run = run
+        self._here = str(self.root) == "/"
+
+    def __repr__(self) -> str:
+        return f"Host(root={str(self.root)!r})"
+
+    @property
+    def live(self) -> bool:
+        """True for the machine we run on; commands and /proc of a copied root say nothing about it."""
+        return self._here
+
+    def local(self, path: str | Path) -> str:
+        """Where `path` of the machine lies for us, links followed. Raises Refusal on a link loop."""
+        if self._here:
+            return str(path)
+        return str(self.root) + self.real_path(path)
+
+    def real_path(self, path: str | Path) -> str:
+        """The machine's own path with every symbolic link followed; a missing last part is kept as it is."""
+        if self._here:
+            return os.path.realpath(path)
+        done: list[str] = []
+        rest = [part for part in str(path).split("/") if part][::-1]
+        links = 0
+        while rest:
+            part = rest.pop()
+            if part == ".":
+                continue
+            if part == "..":
+                done = done[:-1]
+                continue
+            try:
+                target = os.readlink(str(self.root) + "/" + "/".join([*done, part]))
+            except OSError:  # EINVAL: not a link; ENOENT: kept
+                done.append(part)
+                continue
+            links += 1
+            if links > LINK_LIMIT:
+                raise Refusal(str(path), os.strerror(errno.ELOOP), errno.ELOOP)
+            if target.startswith("/"):
+                done = []
+            rest.extend([piece for piece in target.split("/") if piece][::-1])
+        return "/" + "/".join(done)
+
+    def open(self, path: str | Path) -> BinaryIO:
+        """A regular file for reading. A FIFO or device is refused, never waited for."""
+        try:
+            # O_NONBLOCK: opening a FIFO without a writer must not hang (man 2 open); no effect on regular files.
+            fd = os.open(self.local(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:
+            raise _refusal(path, error) from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise Refusal(str(path), "not a regular file", errno.EINVAL)
+        return os.fdopen(fd, "rb")
+
+    def read_bytes(self, path: str | Path, limit: int = READ_LIMIT) -> bytes:
+        """The file's content, at most `limit` bytes. A longer file is a Refusal: half a file misleads."""
+        content = self.read_start(path, limit + 1)
+        if len(content) > limit:
+            raise Refusal(str(path), f"larger than {limit} bytes", errno.EFBIG)
+        return content
+
+    def read_start(self, path: str | Path, size: int) -> bytes:
+        """The first `size` bytes, fewer when the file is shorter."""
+        content = bytearray()
+        with self.open(path) as file:
+            try:
+                # By pieces: the kernel allocates a buffer of the size asked for when a /proc/sys file is read (6.18,
+                # fs/proc/proc_sysctl.c) and refuses large ones.
+                while len(content) < size and (piece := os.read(file.fileno(), min(PIECE, size - len(content)))):
+                    content += piece
+            except OSError as error:
+                raise _refusal(path, error) from error
+        return bytes(content)
+
+    def read_text(self, path: str | Path, limit: int = READ_LIMIT) -> str:
+        """As read_bytes; a byte that is not UTF-8 becomes the four characters `\\xNN`."""
+        return self.read_bytes(path, limit).decode("utf-8", "backslashreplace")
+
+    def stat(self, path: str | Path) -> os.stat_result:
+        try:
+            return os.stat(self.local(path))
+        except (OSError, ValueError) as error:
+            raise _refusal(path, error) from error
+
+    def exists(self, path: str | Path) -> bool:
+        try:
+            self.stat(path)
+        except Refusal:
+            return False
+        return True
+
+    def names(self, folder: str | Path) -> list[str]:
+        """Sorted names in a folder, without "." and ".."."""
+        try:
+            return sorted(os.listdir(self.local(folder)))
+        except (OSError, ValueError) as error:
+            raise _refusal(folder, error) from error
+
+    def run(self, argv: Sequence[str], timeout: float, output_limit: int = OUTPUT_LIMIT) -> Completed:
+        """Run a command on this machine (see `run_command`)."""
+        return self._run(argv, timeout, output_limit)
+
+
+def _refusal(path: str | Path, error: OSError | ValueError) -> Refusal:
+    if isinstance(error, ValueError):  # an embedded NUL
+        return Refusal(repr(str(path)), "not a path", errno.EINVAL)
+    return Refusal(str(path), os.strerror(error.errno or 0), error.errno)

@@ -1,0 +1,116 @@
+"""The door to a machine: a real root, a copied root, refusals, commands with deadlines."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ftforensics.host.host import Host, Refusal
+
+
+def test_reads_this_machine() -> None:
+    host = Host()
+    assert "-" in host.read_text("/proc/sys/kernel/random/boot_id")
+    assert host.live
+    assert "self" in host.names("/proc")
+
+
+def test_a_copied_root_is_a_world_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "usr/lib").mkdir(parents=True)
+    (tmp_path / "usr/lib/libcuda.so.530.30.02").write_bytes(b"x")
+    (tmp_path / "usr/lib/libcuda.so.1").symlink_to("/usr/lib/libcuda.so.530.30.02")
+    (tmp_path / "lib").symlink_to("usr/lib")
+    host = Host(root=tmp_path)
+
+    assert host.real_path("/lib/libcuda.so.1") == "/usr/lib/libcuda.so.530.30.02"
+    assert host.read_bytes("/lib/libcuda.so.1") == b"x"
+    assert not host.live
+
+
+@pytest.mark.parametrize("target", ["/etc/hostname", "../../../../../../../../etc/hostname"])
+def test_a_link_cannot_lead_out_of_a_copied_root(tmp_path: Path, target: str) -> None:
+    (tmp_path / "escape").symlink_to(target)
+    with pytest.raises(Refusal) as refused:
+        Host(root=tmp_path).read_bytes("/escape")
+    assert refused.value.absent
+
+
+def test_a_link_loop_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(Refusal, match="symbolic links"):
+        Host(root=tmp_path).read_bytes("/a")
+
+
+def test_a_refusal_becomes_a_gap(tmp_path: Path) -> None:
+    with pytest.raises(Refusal) as refused:
+        Host(root=tmp_path).read_bytes("/nothing")
+    gap = refused.value.gap("driver", "modprobe nvidia")
+    assert (gap.source, gap.why, gap.grant) == ("driver", "/nothing: No such file or directory", "modprobe nvidia")
+
+
+def test_half_a_file_is_not_given(tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(b"x" * 100)
+    host = Host(root=tmp_path)
+    assert len(host.read_bytes("/long", limit=100)) == 100
+    with pytest.raises(Refusal, match="larger than 99"):
+        host.read_bytes("/long", limit=99)
+    assert host.read_start("/long", 10) == b"x" * 10
+
+
+def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    start = time.monotonic()
+    with pytest.raises(Refusal, match="not a regular file"):
+        Host(root=tmp_path).read_bytes("/fifo")
+    assert time.monotonic() - start < 1
+
+
+def test_a_path_with_nul_is_refused() -> None:
+    with pytest.raises(Refusal, match="not a path"):
+        Host().read_bytes("/tmp/\0")
+
+
+def test_a_command_gets_a_bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("LD_PRELOAD", "/nonexistent.so")
+    done = Host().run([sys.executable, "-I", "-c", "import os; print(sorted(os.environ))"], timeout=20)
+    assert done.status == 0
+    assert b"HF_TOKEN" not in done.stdout and b"LD_PRELOAD" not in done.stdout
+    assert done.stderr == b""
+
+
+def test_a_command_is_ended_with_its_children_at_the_deadline() -> None:
+    # The shell's child holds the pipe: killing the shell alone would leave both.
+    done = Host().run(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], timeout=0.5)
+    assert done.timed_out and done.status == -9 and done.seconds < 5
+    grandchild = int(done.stdout)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{grandchild}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+    pytest.fail("the grandchild outlived the deadline")
+
+
+def test_a_command_that_closes_its_pipes_is_ended_too() -> None:
+    done = Host().run(["/bin/sh", "-c", "exec >&- 2>&-; sleep 60"], timeout=0.5)
+    assert done.timed_out and done.status == -9
+
+
+def test_a_flood_is_cut() -> None:
+    done = Host().run(["/bin/sh", "-c", "yes"], timeout=20, output_limit=1000)
+    assert done.cut and not done.timed_out and len(done.stdout) == 1000 and done.seconds < 10
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(Refusal) as refused:
+        Host().run(["/nonexistent/py-spy"], timeout=1)
+    assert refused.value.absent
