@@ -56,7 +56,8 @@ def _ask(candidate: str) -> Interpreter | None:
 def installed_pythons() -> list[Interpreter]:
     """One interpreter for each supported minor version that is installed, lowest first.
 
-    The one that runs the tests stands for its own version. FTFORENSICS_PYTHONS (paths, ':' between) replaces the search.
+    The one that runs the tests stands for its own version.
+    FTFORENSICS_PYTHONS (paths, ":" between) replaces the search.
     """
     named = os.environ.get("FTFORENSICS_PYTHONS")
     if named is not None:
@@ -90,7 +91,7 @@ CGROUP_V1_MEMORY = Path("/sys/fs/cgroup/memory")
 
 needs_root = _needs(IS_ROOT, "needs root: makes control groups, mounts or other users' processes")
 needs_unprivileged = _needs(not IS_ROOT, "means nothing as root: root passes every permission check")
-needs_torch = _needs(HAS_TORCH, "torch is not installed in this environment (the pinned CPU build is a Python 3.11 one)")
+needs_torch = _needs(HAS_TORCH, "torch is not installed in this environment (the pinned build is a Python 3.11 one)")
 needs_gdb = _needs(shutil.which("gdb") is not None, "gdb is not installed")
 needs_elfutils = _needs(shutil.which("eu-addr2line") is not None, "elfutils (eu-addr2line) is not installed")
 needs_py_spy = _needs(
@@ -106,4 +107,4 @@ needs_cgroup_v1_memory = _needs(
     IS_ROOT and (CGROUP_V1_MEMORY / "memory.limit_in_bytes").exists(),
     "needs root and a version 1 memory hierarchy at /sys/fs/cgroup/memory",
 )
-needs_unshare = _needs(IS_ROOT and shutil.which("unshare") is not None, "needs root and unshare (pid namespaces, mounts)")
+needs_unshare = _needs(IS_ROOT and shutil.which("unshare") is not None, "needs root and unshare (namespaces)")

@@ -1,0 +1,96 @@
+# Needs Python 3.10 or later, a C compiler and make. `make help` lists what there is.
+#
+# Everything is installed into .venv; PYTHON chooses the interpreter behind it:  make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV   ?= .venv
+# xdist's loadgroup keeps tests that share a kernel resource (mark xdist_group) on one worker.
+PYTEST_ARGS ?= -n 2 --dist loadgroup
+CC ?= cc
+
+PY  := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check -q
+SO  := src/ftforensics/_native.abi3.so
+C_SOURCES := $(wildcard csrc/*.c csrc/*.h)
+C_TESTS   := $(wildcard tests/csrc/*.c tests/crash/*.c tests/crash/*/*.c)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv build demo demo-torch test lint types contracts matrix stress bench docs wheel format clean
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "make: $(PYTHON) is older than Python 3.10; try  make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "make: no venv module; on Debian and Ubuntu:  apt-get install python3-venv python3-dev" >&2; exit 1; }
+
+# --group needs pip 25.1. setuptools stands in the environment itself, so that a rebuild after an edit in csrc/ is one
+# compiler run and not an isolated build.
+$(VENV)/.product: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing what ftforensics needs into $(VENV)"
+	@$(PIP) install --upgrade 'pip>=25.1' 'setuptools>=77' wheel
+	@$(PIP) install --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.product
+	@echo "Installing the development tools into $(VENV) (with torch on Python 3.11: some minutes the first time)"
+	@$(PIP) install --group dev
+	@touch $@
+
+$(SO): $(C_SOURCES) setup.py | $(VENV)/.product
+	@$(PY) setup.py -q build_ext --inplace
+	@touch $@
+
+venv: $(VENV)/.dev  ## .venv with the product and the development tools
+
+build: $(VENV)/.product $(SO)  ## The C extension, in place
+
+demo: build  ## A training-like script dies for real; its report (no torch needed)
+	@$(PY) examples/demo.py examples/train.py
+
+demo-torch: build  ## The same with a real torch training loop that dies inside libtorch
+	@$(PY) -c 'import torch, numpy' 2>/dev/null || { \
+	  echo "Installing torch into $(VENV)"; $(PIP) install --group torch; }
+	@$(PY) examples/demo.py examples/train_torch.py
+
+test: venv build  ## Every test that CI runs
+	$(PY) -m pytest -m 'not campaign' $(PYTEST_ARGS)
+
+lint: venv  ## ruff, clang-format, a news fragment's shape
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/clang-format --dry-run --Werror $(C_SOURCES) $(C_TESTS)
+	$(VENV)/bin/towncrier build --draft --version 0 >/dev/null
+
+types: venv  ## mypy --strict on src
+	$(VENV)/bin/mypy
+
+contracts: venv  ## The layers and the other promises about the code's shape
+	$(VENV)/bin/lint-imports --no-cache
+	$(PY) -m pytest tests/contracts
+
+matrix: venv build  ## The crash matrix on each installed Python, as a printed table
+	$(PY) -m benchmarks.matrix
+
+stress: venv build  ## 1,000 crashes in a row: none lost, none hung
+	$(PY) -m benchmarks.stress
+
+bench: venv build  ## The figures the project promises, each beside its peer
+	$(PY) -m benchmarks
+
+docs: venv build  ## Generated pages: causes, the record's schema, the command line in README.md
+	$(PY) docs/generate.py
+
+wheel: venv  ## One abi3 manylinux wheel in dist/, checked
+	$(PY) tests/packaging/build_wheel.py dist
+
+format: venv  ## Rewrite the sources in the project's format
+	$(VENV)/bin/ruff check --fix-only -q . ; $(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i $(C_SOURCES) $(C_TESTS)
+
+clean:  ## Remove what was built (keeps .venv)
+	rm -rf build dist src/*.egg-info src/ftforensics/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
