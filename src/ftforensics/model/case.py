@@ -1,0 +1,64 @@
+"""A case: what was collected about one death or one job, before anybody judged it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ftforensics.model.basics import Gap
+from ftforensics.model.crash import CrashRecord
+from ftforensics.model.diagnosis import Frame
+from ftforensics.model.helper_report import HelperReport
+from ftforensics.model.mechanism import MechanismReading
+
+
+class PythonFrame(msgspec.Struct, frozen=True):
+    """One line of CPython's own dump. None where CPython printed `???`."""
+
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+
+
+class PythonThread(msgspec.Struct, frozen=True):
+    """One thread of the dump, innermost frame first. ident: pthread_self(), which is not a tid.
+
+    truncated: CPython left frames out (100-frame limit, or the text was cut);
+    notes: CPython's remarks in place of frames ("<no Python frame>", "Garbage-collecting").
+    """
+
+    ident: int | None = None
+    name: str | None = None
+    current: bool = False
+    frames: list[PythonFrame] = []
+    truncated: bool = False
+    notes: list[str] = []
+
+
+class CaseRecord(msgspec.Struct, frozen=True):
+    """One crash record with what belongs to it. path: as the user gave it; gaps: what of the file was unreadable."""
+
+    record: CrashRecord
+    path: str | None = None
+    helper: HelperReport | None = None
+    gaps: list[Gap] = []
+
+
+class Case(msgspec.Struct, frozen=True):
+    records: list[CaseRecord] = []
+    gaps: list[Gap] = []
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """What a cause looks at: one record, its mechanism and its stacks, all innermost frame first.
+
+    native: every frame of the longest trustworthy walk, symbolized as far as the files allow;
+    python: the crashing thread's Python frames; gaps: what could not be seen about this process.
+    """
+
+    record: CrashRecord
+    reading: MechanismReading = MechanismReading()
+    native: list[Frame] = []
+    python: list[PythonFrame] = []
+    path: str | None = None
+    helper: HelperReport | None = None
+    gaps: list[Gap] = []
