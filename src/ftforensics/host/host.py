@@ -7,6 +7,7 @@ is a `Refusal`, which turns itself into a `Gap`; nothing here raises a bare OSEr
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import selectors
@@ -26,6 +27,7 @@ READ_LIMIT = 16 << 20  # bytes; /proc/pid/maps of a large job is about 1 MB, tor
 OUTPUT_LIMIT = 16 << 20  # bytes of a command's standard output
 COMPLAINT_LIMIT = 64 << 10  # bytes of a command's standard error
 PIECE = 64 << 10  # bytes read at once
+CACHE_LIMIT = 64 << 20  # bytes of one cached file
 LINK_LIMIT = 40  # symbolic links followed in one look-up, as the kernel (man path_resolution)
 
 
@@ -126,11 +128,9 @@ def _drain(child: subprocess.Popen[bytes], deadline: float, limit: int) -> tuple
 
 def _reap(child: subprocess.Popen[bytes], deadline: float, kill: bool) -> int | None:
     if kill:
-        try:
-            # The child leads its own session, so the group holds it and its descendants, nothing of the caller.
+        # The child leads its own session, so the group holds it and its descendants, nothing of the caller.
+        with contextlib.suppress(OSError):
             os.killpg(child.pid, signal.SIGKILL)
-        except OSError:
-            pass
         deadline = time.monotonic() + 0.5  # SIGKILL is prompt, or the task hangs in the kernel and nothing helps
     try:
         return child.wait(max(0.0, deadline - time.monotonic()))
@@ -243,6 +243,36 @@ class Host:
             return sorted(os.listdir(self.local(folder)))
         except (OSError, ValueError) as error:
             raise _refusal(folder, error) from error
+
+    def read_cache(self, name: str, limit: int = CACHE_LIMIT) -> bytes:
+        """A file of the user's cache that `write_cache` made. Raises Refusal when there is none."""
+        folder = self._cache_folder()
+        if folder is None:
+            raise Refusal(name, "no cache", errno.ENOENT)
+        return self.read_bytes(f"{folder}/{name}", limit)
+
+    def write_cache(self, name: str, content: bytes) -> None:
+        """Keep `content` for later runs of this user. Failure is silent: the next run works a little longer."""
+        folder = self._cache_folder()
+        if folder is None or len(content) > CACHE_LIMIT:
+            return
+        unfinished = f"{folder}/.{name}.{os.getpid()}"
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(content)
+            os.replace(unfinished, f"{folder}/{name}")  # ranks of one job write it at the same time
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+
+    def _cache_folder(self) -> str | None:
+        """None for a copied root: what was read there must not be taken for this machine's."""
+        if not self._here:
+            return None
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        return f"{base}/ftforensics" if base.startswith("/") else None
 
     def run(self, argv: Sequence[str], timeout: float, output_limit: int = OUTPUT_LIMIT) -> Completed:
         """Run a command on this machine (see `run_command`)."""

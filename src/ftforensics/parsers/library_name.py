@@ -1,0 +1,55 @@
+"""What a shared library's file name says: which library it is, and sometimes its version.
+
+Repaired wheels carry renamed private copies, `libcudnn-74a4c495.so.9.1.0` in ctranslate2.libs, `libgomp-a34b3233.so.1`
+in scikit_learn.libs (auditwheel puts eight hex digits of the content's hash behind the stem): same library, other name.
+"""
+
+from __future__ import annotations
+
+import re
+
+_STEMS = (
+    r"cuda|cudart|cublas|cublasLt|cudnn(?:_[a-z_]+)?|nccl|nccl-net|nvJitLink|nvrtc|nvrtc-builtins"
+    r"|cufft|cufftw|curand|cusolver|cusolverMg|cusparse|cusparseLt|cufile|cupti|nvToolsExt|nvshmem_host"
+    r"|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm"
+    r"|torch(?:_[a-z_]+)?|c10(?:_[a-z_]+)?|shm"
+    r"|gomp|omp|iomp5|stdc\+\+"
+)
+_KNOWN = re.compile(rf"^(lib(?:{_STEMS}))(?:-[0-9a-f]{{8}})?\.so(?:\.([0-9.]+))?$")
+_EXTENSION = re.compile(r"\.(?:cpython-\d+[a-z]*(?:-[\w.-]+)?|abi3)\.so$")
+_TORCH = re.compile(r"^lib(?:torch|c10)(?:_|$)|^libshm$")
+
+
+def kind_of(path: str) -> str | None:
+    """The library's stem ("libcudnn_ops", "libc10"), "extension" for a Python extension module, None for the rest.
+
+    The standard library's own modules (lib-dynload) are not extensions in this sense: they belong to the interpreter.
+    """
+    folder, _, name = path.rpartition("/")
+    known = _KNOWN.match(name)
+    if known:
+        return known[1]
+    if folder.endswith("/lib-dynload") or ".so" not in name:
+        return None
+    if _EXTENSION.search(name) or "/torch_extensions/" in path:
+        return "extension"
+    in_packages = "/site-packages/" in path or "/dist-packages/" in path
+    return "extension" if in_packages and name.endswith(".so") and not name.startswith("lib") else None
+
+
+def version_of(path: str) -> str | None:
+    """The version behind `.so.` when it says more than the SONAME's major: "libcudart.so.12.8.90" -> "12.8.90",
+    "libcudart.so.12" -> None."""
+    known = _KNOWN.match(path.rpartition("/")[2])
+    version = known[2] if known else None
+    return version if version and "." in version else None
+
+
+def is_torch(kind: str) -> bool:
+    """Is this one of torch's own libraries?"""
+    return _TORCH.match(kind) is not None
+
+
+def is_renamed(path: str) -> bool:
+    """Was the file renamed by a wheel repair tool?"""
+    return re.search(r"-[0-9a-f]{8}\.so(?:\.|$)", path.rpartition("/")[2]) is not None

@@ -1,0 +1,234 @@
+"""The CUDA, torch and runtime libraries of a process: which file, whose, which version, how many of each.
+
+From mapped paths, in falling order of trust: the package that lists the file, while the file is still what it
+installed; what the library says about itself (nvJitLink's exported names, NCCL's text, NVRTC's neighbour, torch's
+version.py); the version in the file's name. A version is never guessed: cuDNN and the CUDA runtime carry none in their
+bytes, and the major number in a SONAME is no version.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import mmap
+import os
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from ftforensics.host.host import Host, Refusal
+from ftforensics.model.crash import Library
+from ftforensics.parsers import dist_info, elf_text, library_name, nvidia_version
+from ftforensics.sources.installed_packages import Claim, InstalledPackages
+from ftforensics.symbols.elf import Elf, ElfError, read_elf
+
+_TEXT_LIMIT = 64 << 10  # bytes of torch/version.py
+_EXPORT_NAMES_LIMIT = 8 << 20  # bytes of .dynstr
+_SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
+
+
+class Mapped(msgspec.Struct, frozen=True):
+    """A mapped file. build_id: from the process's memory, when known; deleted: maps says so."""
+
+    path: str
+    build_id: str | None = None
+    deleted: bool = False
+
+
+class _OnDisk(msgspec.Struct, frozen=True):
+    size: int
+    elf: Elf | None
+
+
+def loaded_libraries(
+    mapped: Iterable[Mapped], host: Host, *, hash_files: bool = False, packages: InstalledPackages | None = None
+) -> list[Library]:
+    """One Library for each mapped file of interest, in the order given.
+
+    hash_files: compare contents with RECORD's sha256 too, not only sizes (reads every byte: seconds for a CUDA stack).
+    """
+    packages = packages or InstalledPackages(host)
+    wanted = [(file, kind) for file in _once(mapped) if (kind := library_name.kind_of(file.path))]
+    copies = Counter(kind for _, kind in wanted)
+    found = []
+    for file, kind in wanted:
+        library = _examine(file, kind, host, packages, hash_files)
+        found.append(msgspec.structs.replace(library, copies=None if kind == "extension" else copies[kind]))
+    packages.save()
+    return found
+
+
+def _once(mapped: Iterable[Mapped]) -> list[Mapped]:
+    """A path twice means two files only when one of them was deleted since."""
+    return list({(file.path, file.deleted): file for file in mapped}.values())
+
+
+def _examine(file: Mapped, kind: str, host: Host, packages: InstalledPackages, hash_files: bool) -> Library:
+    claims = packages.claims(file.path)
+    disk = _on_disk(file.path, host)
+    library = Library(
+        path=file.path,
+        kind=kind,
+        origin=_origin(file.path, claims, packages),
+        build_id=file.build_id or (disk.elf.build_id if disk and disk.elf and not file.deleted else None),
+    )
+    gone = _replaced(file, disk)
+    if gone:
+        # Everything that could be read now belongs to another file than the one that was mapped.
+        version = _name_version(file.path, kind)
+        return msgspec.structs.replace(library, drifted=gone, version=version, how="file-name" if version else None)
+    assert disk is not None
+    claim, drifted = _fitting(claims, file.path, disk, host, hash_files)
+    if claim and _owns(claim, kind):
+        library = msgspec.structs.replace(library, package=claim.package)
+        if drifted is None:
+            evidence = "record" if claim.kind == "wheel" else "conda"
+            return msgspec.structs.replace(library, version=claim.version, how=evidence)
+    elif claim:
+        library = msgspec.structs.replace(library, vendored_by=f"{claim.package} {claim.version}")
+    version, how = _by_itself(file.path, kind, disk, host)
+    if how == "version.py" and library.package is None:
+        library = msgspec.structs.replace(library, package="torch")
+    return msgspec.structs.replace(library, drifted=drifted, version=version, how=how)
+
+
+def _on_disk(path: str, host: Host) -> _OnDisk | None:
+    try:
+        with host.open(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            try:
+                return _OnDisk(size, read_elf(file.fileno()))
+            except (ElfError, OSError):
+                return _OnDisk(size, None)
+    except Refusal:
+        return None
+
+
+def _replaced(file: Mapped, disk: _OnDisk | None) -> str | None:
+    """Why the file at this path is not the one that was mapped, if so."""
+    if disk is None:
+        return "the file is no longer there" if not file.deleted else "deleted after it was loaded"
+    if file.deleted:
+        return "replaced after it was loaded"
+    on_disk = disk.elf.build_id if disk.elf else None
+    if file.build_id and on_disk and file.build_id != on_disk:
+        return f"replaced after it was loaded: build-id {file.build_id} in memory, {on_disk} on disk"
+    return None
+
+
+def _fitting(
+    claims: list[Claim], path: str, disk: _OnDisk, host: Host, hash_files: bool
+) -> tuple[Claim | None, str | None]:
+    """The claim that this file fulfils; else the first one and how the file differs from what was installed."""
+    difference = None
+    for claim in claims:
+        drift = _drift(claim, path, disk, host, hash_files)
+        if drift is None:
+            return claim, None
+        difference = difference or drift
+    return (claims[0], difference) if claims else (None, None)
+
+
+def _drift(claim: Claim, path: str, disk: _OnDisk, host: Host, hash_files: bool) -> str | None:
+    installed = f"as {claim.package} {claim.version} installed it"
+    if claim.size is not None and claim.size != disk.size:
+        return f"{disk.size} bytes, {claim.size} {installed}"
+    if hash_files and claim.sha256 and _sha256(path, host) not in (claim.sha256, None):
+        return f"other content than {installed}"
+    return None
+
+
+def _sha256(path: str, host: Host) -> str | None:
+    digest = hashlib.sha256()
+    try:
+        with host.open(path) as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    except (Refusal, OSError):
+        return None
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+
+
+def _owns(claim: Claim, kind: str) -> bool:
+    """Is the package's version the library's? Not for a private copy: torch's wheel carries a libgomp, ctranslate2's a
+    libcudnn."""
+    if kind == "extension":
+        return True
+    package = dist_info.normalized(claim.package)
+    if library_name.is_torch(kind):
+        return package.startswith(("torch", "pytorch", "libtorch"))
+    if claim.kind == "conda":
+        return not package.startswith(("torch", "pytorch", "libtorch"))
+    return package.startswith(("nvidia-", "cuda-")) or (package, kind) == ("intel-openmp", "libiomp5")
+
+
+def _by_itself(path: str, kind: str, disk: _OnDisk, host: Host) -> tuple[str | None, str | None]:
+    """(version, how) from the file, its name and its neighbours."""
+    folder = os.path.dirname(path)
+    version: str | None = None
+    if library_name.is_torch(kind):
+        try:
+            text = host.read_text(f"{os.path.dirname(folder)}/version.py", _TEXT_LIMIT)
+        except Refusal:
+            text = ""
+        if version := elf_text.torch_version(text):
+            return version, "version.py"
+    elif kind == "libnvJitLink":
+        if version := elf_text.nvjitlink_version(_exported(path, disk, host)):
+            return version, "symbol"
+    elif kind == "libnccl":
+        if version := _nccl_text(path, disk, host):
+            return version, "text"
+    elif kind == "libnvrtc":
+        try:
+            version = elf_text.nvrtc_version(host.names(folder))
+        except Refusal:
+            version = None
+        if version:
+            return version, "sibling"
+    version = _name_version(path, kind)
+    return version, "file-name" if version else None
+
+
+def _name_version(path: str, kind: str) -> str | None:
+    driver_part = kind in ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm")
+    return nvidia_version.file_version(path) if driver_part else library_name.version_of(path)
+
+
+def _exported(path: str, disk: _OnDisk, host: Host) -> list[str]:
+    table = disk.elf.symbol_table("dynsym") if disk.elf else None
+    if table is None:
+        return []
+    try:
+        with host.open(path) as file:
+            names = os.pread(file.fileno(), min(table.names_size, _EXPORT_NAMES_LIMIT), table.names_offset)
+    except (Refusal, OSError):
+        return []
+    return names.decode("utf-8", "replace").split("\0")
+
+
+def _nccl_text(path: str, disk: _OnDisk, host: Host) -> str | None:
+    """The text lies in .rodata, a few MB; the rest of the 430 MB file is device code and not read."""
+    section = disk.elf.section(".rodata") if disk.elf else None
+    if section is None or section.offset + section.size > disk.size:
+        return None
+    try:
+        with host.open(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            end = section.offset + section.size
+            at = section.offset
+            while (at := content.find(elf_text.NCCL_ANCHOR, at, end)) >= 0:
+                if version := elf_text.nccl_version(content[at : at + 64]):
+                    return version
+                at += 1
+    except (Refusal, OSError, ValueError):
+        return None
+    return None
+
+
+def _origin(path: str, claims: list[Claim], packages: InstalledPackages) -> str:
+    if claims:
+        return claims[0].kind
+    if packages.conda_prefix(path):
+        return "conda"
+    return "system" if path.startswith(_SYSTEM) else "other"
