@@ -83,6 +83,10 @@ class Cell:
         return "-".join([*words, *self.hooks])
 
     @property
+    def needs_root(self) -> bool:
+        return self.fault == "bus_shm_full" or self.setup in ("disk_full", "nproc_0")
+
+    @property
     def expected(self) -> Fault:
         return FAULTS[self.fault]
 
