@@ -1,0 +1,152 @@
+"""The places where the job could lose us without meaning to, each with a hook that brings us back.
+
+  faulthandler.enable     takes the fault signals, and the first time the thread's alternate stack too
+  extension modules       may take signal handlers when they load
+  threading.Thread        a new thread has no alternate stack: its overflow would die without a word
+  os.fork                 the child has one thread, and shares open files with its parent
+  multiprocessing.spawn   the child starts from nothing
+
+Hooks never raise into the job, and `remove` takes away exactly what is still ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ftforensics.capture import spawn
+from ftforensics.capture.imports import Patch, Watch, after_extension_imports
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from ftforensics.capture.dumper import Dumper
+
+
+class Hooks:
+    """All hooks of one installation."""
+
+    def __init__(self, native: ModuleType, settings: spawn.Settings, dumper: Dumper | None) -> None:
+        self._native = native
+        self._watch = Watch(native)
+        self._patches: list[Patch] = []
+        self._patches += after_extension_imports(native)
+        self._watch_faulthandler()
+        self._watch.when_loaded("threading", "main_thread", self._hook_threads)
+        self._watch.when_loaded("multiprocessing.spawn", "get_preparation_data", self._hook_spawn)
+        self.settings = settings
+        self.dumper = dumper
+
+    def remove(self) -> None:
+        self._watch.stop()
+        for patch in reversed(self._patches):
+            patch.undo()
+        self._patches.clear()
+
+    def _watch_faulthandler(self) -> None:
+        try:
+            import faulthandler  # built into the interpreter: no file is read
+        except ImportError:
+            return
+        native = self._native
+        # Enabled before us by -X faulthandler or PYTHONFAULTHANDLER it prints to descriptor 2. When the job enabled it
+        # with a file of its own there is no way to ask which, and 2 is where people look.
+        native.set_faulthandler_fd(2 if faulthandler.is_enabled() else -1)
+        self._patches.append(Patch(faulthandler, "enable", lambda: _enable(faulthandler.enable, native)))
+        self._patches.append(Patch(faulthandler, "disable", lambda: _disable(faulthandler.disable, native)))
+
+    def _hook_threads(self, threading: ModuleType) -> None:
+        thread = threading.Thread
+        native = self._native
+        # _bootstrap_inner is the first method that runs on the new thread; it is private, and the same in 3.10 to 3.14.
+        if hasattr(thread, "_bootstrap_inner"):
+            self._patches.append(
+                Patch(
+                    thread,
+                    "_bootstrap_inner",
+                    lambda: native.wrap_method(thread, "_bootstrap_inner", native.check_thread, None),
+                )
+            )
+
+    def _hook_spawn(self, module: ModuleType) -> None:
+        original = module.get_preparation_data
+
+        def get_preparation_data(*args: Any, **kwargs: Any) -> Any:
+            data = original(*args, **kwargs)
+            if isinstance(data, dict):
+                data["ftforensics"] = self.settings
+            return data
+
+        get_preparation_data.__doc__ = original.__doc__
+        self._patches.append(Patch(module, "get_preparation_data", lambda: get_preparation_data))
+
+
+def _enable(original: Callable[..., Any], native: ModuleType) -> Callable[..., Any]:
+    def enable(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        native.set_faulthandler_fd(_descriptor(args[0] if args else kwargs.get("file")))
+        native.check_thread()
+        native.check_handlers()
+        return result
+
+    return _dressed(enable, original)
+
+
+def _disable(original: Callable[..., Any], native: ModuleType) -> Callable[..., Any]:
+    def disable(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        native.set_faulthandler_fd(-1)
+        native.check_handlers()
+        return result
+
+    return _dressed(disable, original)
+
+
+def _dressed(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    function.__doc__ = original.__doc__
+    function.__module__ = original.__module__
+    function.__qualname__ = original.__qualname__
+    function.__wrapped__ = original  # type: ignore[attr-defined]
+    return function
+
+
+def _descriptor(file: Any) -> int:
+    """The descriptor behind the `file` that faulthandler.enable was given; the call has succeeded, so it has one."""
+    try:
+        if file is None:
+            file = sys.stderr
+        return file if isinstance(file, int) else int(file.fileno())
+    except Exception:
+        return 2
+
+
+class ForkHooks:
+    """Registered once for the life of the process: os.register_at_fork has no way back, so they look whether we are on."""
+
+    def __init__(self, native: ModuleType, hooks: Callable[[], Hooks | None]) -> None:
+        self._native = native
+        self._hooks = hooks
+        os.register_at_fork(before=self._before, after_in_parent=self._in_parent, after_in_child=self._in_child)
+
+    # The C thread must not exist while the process forks: Python 3.12 and later warn then, and rightly.
+    def _before(self) -> None:
+        if self._hooks() is not None:
+            self._native.stop_watcher()
+
+    def _in_parent(self) -> None:
+        if self._hooks() is not None:
+            self._native.start_watcher_later()
+
+    def _in_child(self) -> None:
+        hooks = self._hooks()
+        if hooks is None:
+            return
+        if hooks.dumper is not None:
+            try:
+                hooks.dumper.after_fork_child()
+            except OSError:
+                pass  # no descriptors left: the child's dump shares its parent's offset, which the handler rewinds
+        self._native.after_fork_child()
