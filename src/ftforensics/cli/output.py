@@ -1,0 +1,130 @@
+"""Writing to the standard streams and to files, with the ways it can fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+
+from ftforensics.cli.errors import Failure
+from ftforensics.report.escape import printable
+
+
+class OutputFailure(Failure):
+    """The report could not be written: a full disk, a closed stream, a folder without permission."""
+
+
+def write_stdout(text: str) -> None:
+    """The whole text, flushed. Raises BrokenPipeError when the reader is gone, else OutputFailure."""
+    stream = sys.stdout
+    if stream is None:  # started with fd 1 closed (`>&-`)
+        raise OutputFailure("standard output is closed", hint="write to a file with --output FILE")
+    try:
+        stream.write(fitting(text, stream.encoding or "ascii"))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _failure("standard output", error) from None
+
+
+def flush_stdout() -> None:
+    """What print() or argparse left in the buffer, while an error can still be told."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _failure("standard output", error) from None
+
+
+def close_stdout() -> None:
+    """After a failed write: what is still buffered must not raise again when the interpreter ends."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+    except OSError:
+        return  # nothing better can be done, and nothing worse happens than one more line on stderr
+
+
+def fitting(text: str, encoding: str) -> str:
+    """`text` with what the stream cannot encode replaced: an ellipsis by three dots, anything else by its escape."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        plain = text.replace("…", "...")
+        return plain.encode(encoding, "backslashreplace").decode(encoding)
+    except LookupError:
+        return text.encode("ascii", "backslashreplace").decode("ascii")
+    return text
+
+
+def complain(text: str) -> None:
+    """One line on standard error. A standard error that is closed or full is no reason to fail."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(f"ftforensics: {fitting(printable(text), sys.stderr.encoding or 'ascii')}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+
+
+def write_file(path: str, text: str) -> None:
+    """`text` as UTF-8 in `path`, whole or not at all; a new file is readable by its owner only.
+
+    The report quotes the job's arguments and logs, so it is as private as the record.
+    """
+    data = text.encode("utf-8", "backslashreplace")
+    target = os.path.realpath(path)
+    try:
+        if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
+            _write_special(target, data)
+            return
+        _replace(target, data)
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _failure(path, error) from None
+
+
+def _write_special(path: str, data: bytes) -> None:
+    """A device or pipe. Without waiting: a FIFO that nobody reads refuses with ENXIO instead of holding us for ever."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    os.set_blocking(descriptor, True)
+    with open(descriptor, "wb") as stream:
+        stream.write(data)
+
+
+def _replace(path: str, data: bytes) -> None:
+    import tempfile  # slow to import, and rarely used
+
+    # mkstemp gives mode 0600 and O_EXCL.
+    descriptor, temporary = tempfile.mkstemp(prefix=".ftforensics-", dir=os.path.dirname(path) or ".")
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _failure(what: str, error: OSError | ValueError) -> OutputFailure:
+    if isinstance(error, ValueError):
+        return OutputFailure(f"cannot write to {what}: {error}")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    hint = {
+        errno.ENOSPC: "free some space there, or give another place with --output FILE",
+        errno.EDQUOT: "your quota is used up; give another place with --output FILE",
+        errno.EACCES: "give a place where you may write",
+        errno.ENOENT: "its folder does not exist",
+        errno.EISDIR: "give a file name in it",
+        errno.ENXIO: "nobody reads this pipe",
+        errno.EBADF: "it is closed; write to a file with --output FILE",
+    }.get(error.errno or 0)
+    return OutputFailure(f"cannot write to {what}: {reason}", hint=hint)

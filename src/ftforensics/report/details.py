@@ -1,0 +1,221 @@
+"""What `-v` adds: the numbers of a crash record, as headed lines of escaped text."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Iterator, Sequence
+
+from ftforensics.model.basics import Address
+from ftforensics.model.crash import (
+    ChainedHandler,
+    CrashRecord,
+    Driver,
+    Handler,
+    Job,
+    Library,
+    Limits,
+    Module,
+    Process,
+    Registers,
+    SeenSignal,
+    Signal,
+    Stage,
+    ThreadEntry,
+    Time,
+    Tool,
+)
+from ftforensics.report.escape import printable
+from ftforensics.report.phrases import clock
+
+Section = tuple[str, list[str]]
+
+
+def signal_line(signal: Signal) -> str:
+    """As "SIGSEGV SEGV_MAPERR at 0x28", or who sent it."""
+    name = printable(signal.name or (f"signal {signal.number}" if signal.number is not None else "a signal"))
+    if signal.code_name:
+        name += f" {printable(signal.code_name)}"
+    elif signal.code is not None:
+        name += f" code {signal.code}"
+    if signal.sender:
+        return f"{name} from pid {signal.sender.pid} (uid {signal.sender.uid})"
+    return f"{name} at {signal.address}" if signal.address is not None else name
+
+
+def last_words(record: CrashRecord) -> Iterator[tuple[str, str]]:
+    """What the process itself said about its end: (label, text)."""
+    if (message := record.abort_message) and message.text:
+        yield "Its last words", printable(message.text.strip())
+    if (error := record.cxx_exception) and (error.type or error.what):
+        text = printable(error.type or "an exception of unknown type")
+        yield "C++ exception", f"{text}: {printable(error.what.strip())}" if error.what else text
+    if record.note:
+        yield "Note set by the program", printable(record.note)
+
+
+def sections(record: CrashRecord) -> Iterator[Section]:
+    """(heading, lines), for what the record holds. Memory bytes and maps are left to `jq`."""
+    candidates: Iterable[tuple[str, Iterable[str]]] = (
+        ("Process", _process(record.process, record.job, record.time, record.tool)),
+        ("Registers", _registers(record.registers)),
+        ("Signals noted before", _seen(record.signals_seen or [])),
+        ("Signal handlers", _handlers(record.handlers or [])),
+        ("Driver", _driver(record.driver)),
+        ("Libraries of interest", _libraries(record.libraries or [])),
+        ("Mapped files", _modules(record.modules or [])),
+        ("Threads alive", _threads(record.threads or [], record.other_crashers or [])),
+        ("Limits", _limits(record.limits)),
+        ("How the record was made", _stages(record.stages or [], record)),
+    )
+    for heading, lines in candidates:
+        if shown := list(lines):
+            yield heading, shown
+
+
+def _process(process: Process | None, job: Job | None, time: Time | None, tool: Tool | None) -> Iterator[str]:
+    if process:
+        python = f", interpreter {printable(process.python)}" if process.python else ""
+        thread = f", thread {process.tid}" if process.tid is not None else ""
+        name = f" {printable(process.thread_name)}" if process.thread_name else ""
+        main = {True: " (main)", False: " (not main)", None: ""}[process.main_thread]
+        yield f"pid {process.pid}, parent {process.ppid}{thread}{name}{main}{python}"
+        if len(process.nspid) > 1:
+            yield "pid in each namespace, outermost first: " + " ".join(map(str, process.nspid))
+        if process.fork_of is not None:
+            yield f"forked from pid {process.fork_of}, which called install()"
+    if job:
+        if job.argv:
+            yield "command: " + " ".join(printable(word) for word in job.argv)
+        if job.cwd:
+            yield f"working directory: {printable(job.cwd)}"
+        machine = [word for word in (job.host, job.kernel, job.machine, job.cpu_model) if word]
+        if machine:
+            yield "machine: " + ", ".join(printable(word) for word in machine)
+        for variable in job.environment:
+            yield f"{printable(variable.name)}={printable(variable.value)}"
+        for line in job.cgroup:
+            yield f"cgroup {printable(line)}"
+    if time and time.realtime is not None:
+        yield f"died {clock(time.realtime)}"
+    if time and time.monotonic is not None and time.installed is not None:
+        yield f"{time.monotonic - time.installed:.1f} s after install()"
+    if tool:
+        python = f", Python {printable(tool.python)}" if tool.python else ""
+        yield f"recorded by ftforensics {printable(tool.version or '?')}{python}"
+
+
+def _registers(registers: Registers | None) -> Iterator[str]:
+    if not registers:
+        return
+    named = [(register.name, register.value) for register in registers.values]
+    if not named:
+        named = [(name, value) for name, value in _pointers(registers) if value is not None]
+    cells = [f"{printable(name):>6} {value:#018x}" for name, value in named]
+    for index in range(0, len(cells), 3):
+        yield "  ".join(cells[index : index + 3])
+
+
+def _pointers(registers: Registers) -> list[tuple[str, Address | None]]:
+    return [("pc", registers.pc), ("sp", registers.sp), ("fp", registers.fp)]
+
+
+def _seen(signals: Sequence[SeenSignal]) -> Iterator[str]:
+    for signal in signals:
+        sender = f" from pid {signal.sender.pid} (uid {signal.sender.uid})" if signal.sender else ""
+        yield f"{printable(signal.name)}{sender} at {signal.at:.3f} s (monotonic)"
+
+
+def _handlers(handlers: Sequence[Handler]) -> Iterator[str]:
+    for handler in handlers:
+        owner = "ours" if handler.ours else "not ours"
+        if not handler.ours and handler.current is not None:
+            owner += f", {handler.current}"
+        chain = ", then ".join(_chained(previous) for previous in handler.previous)
+        yield f"{printable(handler.signal)}: {owner}" + (f", then {chain}" if chain else "")
+
+
+def _chained(handler: ChainedHandler) -> str:
+    if not handler.address:
+        return "the default action"
+    if handler.address == 1:
+        return "ignore"
+    place = printable(handler.library) if handler.library else "an unknown library"
+    offset = f"+{handler.offset}" if handler.offset is not None else f" {handler.address}"
+    taken = " (had replaced ours and was put behind it)" if handler.taken_back else ""
+    return f"{place}{offset}{taken}"
+
+
+def _driver(driver: Driver | None) -> Iterator[str]:
+    if not driver:
+        return
+    facts = (
+        ("kernel module", driver.module_version),
+        ("libcuda", driver.libcuda_path),
+        ("libcuda version", driver.libcuda_version),
+        ("CUDA API level", None if driver.api_level is None else str(driver.api_level)),
+        ("NVML", driver.nvml_version),
+        ("note", driver.note),
+    )
+    for name, value in facts:
+        if value:
+            yield f"{name}: {printable(value)}"
+    for gpu in driver.gpus:
+        memory = ""
+        if gpu.memory_total is not None and gpu.memory_used is not None:
+            memory = f", {gpu.memory_used >> 20} of {gpu.memory_total >> 20} MiB in use"
+        yield f"GPU {gpu.index}: {printable(gpu.name or '?')}{memory}"
+
+
+def _libraries(libraries: Sequence[Library]) -> Iterator[str]:
+    for library in libraries:
+        package = " ".join(printable(word) for word in (library.package, library.version) if word) or "version unknown"
+        how = f" (by {printable(library.how)})" if library.how else ""
+        copies = f", one of {library.copies} copies" if library.copies and library.copies > 1 else ""
+        yield f"{printable(library.kind)}: {package}{how}{copies}, {printable(library.path)}"
+
+
+def _modules(modules: Sequence[Module]) -> Iterator[str]:
+    gone = [module for module in modules if module.deleted]
+    yield from (f"{printable(module.path)}: deleted or replaced on disk while in use" for module in gone)
+    if modules:
+        names = ", ".join(os.path.basename(printable(module.path)) for module in modules[:8])
+        more = f" and {len(modules) - 8} more" if len(modules) > 8 else ""
+        yield f"{len(modules)}: {names}{more}"
+
+
+def _threads(threads: Sequence[ThreadEntry], crashers: Sequence[int]) -> Iterator[str]:
+    if threads:
+        running = [thread for thread in threads if thread.held is False]
+        yield f"{len(threads)}, of which {len(running)} could not be held while the record was written"
+        counts: dict[str, int] = {}
+        for thread in threads:
+            name = printable(thread.name or "?")
+            counts[name] = counts.get(name, 0) + 1
+        yield ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts.items())
+    if crashers:
+        yield "crashed too, a moment later: " + ", ".join(f"thread {tid}" for tid in crashers)
+
+
+def _limits(limits: Limits | None) -> Iterator[str]:
+    if limits:
+        values = (
+            ("core file", limits.core),
+            ("open files", limits.nofile),
+            ("processes", limits.nproc),
+            ("stack", limits.stack),
+            ("address space", limits.address_space),
+        )
+        yield ", ".join(f"{name} {'unlimited' if value is None else value}" for name, value in values)
+
+
+def _stages(stages: Sequence[Stage], record: CrashRecord) -> Iterator[str]:
+    for stage in stages:
+        outcome = {True: "ok", False: "failed", None: "not known"}[stage.ok]
+        time = f", {stage.ms:.1f} ms" if stage.ms is not None else ""
+        error = f", {printable(stage.error)}" if stage.error else ""
+        yield f"{printable(stage.name)}: {outcome}{time}{error}"
+    if record.end:
+        total = f" after {record.end.total_ms:.1f} ms" if record.end.total_ms is not None else ""
+        yield f"handed on by {printable(record.end.how or '?')}{total}"
+    if record.core and record.core.pattern:
+        yield f"core pattern: {printable(record.core.pattern)}"

@@ -1,0 +1,24 @@
+"""The one-line form, for stderr, a launcher's summary or a container's termination log."""
+
+from __future__ import annotations
+
+from ftforensics.model.diagnosis import Diagnosis
+from ftforensics.report.escape import printable
+from ftforensics.report.phrases import ending, root, who
+
+
+def render(diagnosis: Diagnosis, folder: str) -> str:
+    """As "ftforensics: rank 3 (pid 7) died of SIGSEGV, native-fault (likely), in forward; ftforensics analyze DIR".
+
+    No line feed at the end. folder: what `analyze` is to be given.
+    """
+    verdict = diagnosis.verdict
+    cause = printable(verdict.cause) if verdict.cause else "cause not known"
+    process = root(diagnosis)
+    parts = [
+        f"{who(process)} {ending(process)}" if process else "a process ended",
+        f"{cause} ({printable(verdict.confidence)})",
+    ]
+    if process and process.phase:
+        parts.append(f"in {printable(process.phase)}")
+    return f"ftforensics: {', '.join(parts)}; ftforensics analyze {printable(folder)}"

@@ -1,0 +1,365 @@
+"""The report in a terminal.
+
+The first lines say what happened, how sure that is and what to do. Then the evidence, each piece with its place, what
+speaks against, and what could not be seen. `verbose` adds the numbers. Only the verdict's confidence is coloured.
+
+The text is built from `rich.text.Text` objects, never from markup, so `[red]` in a thread name stays `[red]`. Every
+foreign string passes `escape.printable` here.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from ftforensics.model.basics import Cite, Gap
+from ftforensics.model.crash import CrashRecord
+from ftforensics.model.diagnosis import Confidence, Diagnosis, Finding, Frame, ProcessReport, ThreadStack
+from ftforensics.report import details
+from ftforensics.report.escape import printable, shortened
+from ftforensics.report.frames import Line, folded, line_of
+from ftforensics.report.phrases import (
+    circumstances,
+    clock,
+    confidence_word,
+    ending,
+    finding_of_verdict,
+    is_library_code,
+    next_step,
+    place_of,
+    remedy_text,
+    root,
+    summary,
+    who,
+)
+
+NARROWEST = 40
+WIDEST = 118  # longer lines are hard to read, however wide the window is
+LABEL = 10  # columns of "Against", "Not seen", ...
+MOST_FRAMES = 14  # of a stack, without verbose
+MOST_CITES = 8  # of a finding, without verbose
+COLOURS = {"PROVEN": "bold green", "LIKELY": "bold yellow", "UNDECIDED": "bold magenta"}
+
+
+class View(msgspec.Struct, frozen=True):
+    """width: columns of the terminal; colour: may the verdict be coloured; path: what `analyze` was given, for the
+    last line; verbose: show the numbers."""
+
+    width: int = 80
+    colour: bool = False
+    verbose: bool = False
+    path: str | None = None
+
+
+def render(diagnosis: Diagnosis, view: View, records: Sequence[CrashRecord] = ()) -> str:
+    """The whole report, with a final line feed. records: the crash records it was made from, root first; they
+    supply what verbose shows and the last words of the process."""
+    page = Page(view)
+    _head(page, diagnosis)
+    _where_it_died(page, diagnosis, records)
+    _evidence(page, diagnosis)
+    _why(page, diagnosis)
+    _other_processes(page, diagnosis)
+    _not_seen(page, diagnosis)
+    if view.verbose:
+        _numbers(page, diagnosis, records)
+    _last(page, diagnosis)
+    return page.text()
+
+
+class Page:
+    """Lines being laid out. `wide` is the width in use."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.wide = max(NARROWEST, min(view.width, WIDEST))
+        self._lines: list[Text] = []
+        # The console measures and wraps; it never prints to the real terminal.
+        self._console = Console(
+            file=io.StringIO(), width=self.wide, force_terminal=False, color_system=None, legacy_windows=False
+        )
+
+    def text(self) -> str:
+        out = io.StringIO()
+        console = Console(
+            file=out,
+            width=10_000,  # everything is wrapped by now, and a path that is too long must stay one word
+            force_terminal=self.view.colour,
+            color_system="standard" if self.view.colour else None,
+            no_color=not self.view.colour,
+            legacy_windows=False,
+            _environ={},  # NO_COLOR and friends were weighed by the command line
+        )
+        for line in self._lines:
+            line.rstrip()
+            console.print(line, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
+        return out.getvalue()
+
+    def line(self, text: str | Text = "") -> None:
+        self._lines.append(Text(text) if isinstance(text, str) else text)
+
+    def blank(self) -> None:
+        if self._lines and self._lines[-1].plain:
+            self.line()
+
+    def wrapped(self, text: str, width: int) -> list[str]:
+        return [piece.plain.rstrip() for piece in Text(text).wrap(self._console, max(width, 10))] or [""]
+
+    def hanging(self, first: str, text: str, *, right: str = "") -> None:
+        """`text` behind `first`, continued below it; `right` at the right edge of the last line, where it fits."""
+        indent = " " * cell_len(first)
+        pieces = self.wrapped(text, self.wide - cell_len(first))
+        if right and cell_len(first) + cell_len(pieces[-1]) + 3 + cell_len(right) > self.wide:
+            pieces.append("")
+        for number, piece in enumerate(pieces):
+            start = (first if number == 0 else indent) + piece
+            self.line(self.edge(start, right) if number == len(pieces) - 1 and right else start)
+
+    def edge(self, left: str, right: str) -> str:
+        return left + " " * max(3, self.wide - cell_len(left) - cell_len(right)) + right
+
+    def heading(self, text: str, right: str = "") -> None:
+        self.blank()
+        if not right:
+            self.line(text)
+        elif cell_len(text) + cell_len(right) + 3 <= self.wide:
+            self.line(self.edge(text, right))
+        else:
+            self.line(text)
+            self.hanging("  ", right)
+
+    def command(self, first: str, text: str) -> None:
+        """Something to copy: never wrapped, because a wrapped command copies with a line feed in it."""
+        if cell_len(first) + cell_len(text) <= self.wide:
+            self.line(first + text)
+        else:
+            self.line(first.rstrip())
+            self.line("    " + text)
+
+
+def _head(page: Page, diagnosis: Diagnosis) -> None:
+    word = confidence_word(diagnosis)
+    pieces = page.wrapped(summary(diagnosis), page.wide - len(word) - 3)
+    first = Text(page.edge(pieces[0], word))
+    if style := COLOURS.get(word):
+        first.stylize(style, len(first) - len(word))
+    page.line(first)
+    for piece in pieces[1:]:
+        page.line("  " + piece)
+    if process := root(diagnosis):
+        page.hanging("  ", ", ".join([who(process), *circumstances(process)]))
+    decided = diagnosis.verdict.confidence != "undecided"
+    step = next_step(diagnosis)
+    if decided and diagnosis.remedies:
+        remedy = diagnosis.remedies[0]
+        page.hanging("  Fix: ", printable(remedy.text))
+        if remedy.command:
+            page.command("       ", printable(remedy.command))
+    elif step:
+        page.hanging("  Next: ", step)
+    else:
+        page.line("  No remedy is known for this; the evidence follows.")
+
+
+def _where_it_died(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -> None:
+    process = root(diagnosis)
+    record = records[0] if records else None
+    mechanism = printable(diagnosis.verdict.mechanism or "")
+    if not (mechanism or record or (process and process.stack)):
+        return
+    signal = details.signal_line(record.signal) if record and record.signal else ""
+    shown = ", ".join(part for part in (mechanism, signal) if part)
+    page.heading("Where it died", f"mechanism: {shown}" if mechanism else shown)
+    if process and process.stack:
+        stack(page, process.stack)
+    else:
+        page.line("  no stack of the crashing thread could be read")
+    if record:
+        for label, text in details.last_words(record):
+            page.hanging(f"  {label}: ", text)
+
+
+def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
+    """Innermost first, repeats folded, cut to what matters unless verbose."""
+    rows: list[Line | str] = []
+    for fold in folded(frames):
+        rows.extend(line_of(frame, full=page.view.verbose) for frame in fold.frames)
+        if fold.times > 1:
+            size = len(fold.frames)
+            over = "the line above" if size == 1 else f"the {size} lines above"
+            rows.append(f"... {over}, {fold.times} times in all")
+    if not page.view.verbose and len(rows) > MOST_FRAMES:
+        rows = _cut(rows, frames)
+    lines = [row for row in rows if isinstance(row, Line)]
+    # Names get what the places leave, within reason; a long name is cut in the middle rather than wrapped.
+    longest_place = max((cell_len(row.place) for row in lines), default=0)
+    longest_name = max((cell_len(row.name) for row in lines), default=0)
+    names = min(longest_name, max(page.wide - len(indent) - 2 - longest_place, (page.wide - len(indent) - 2) * 3 // 5))
+    for row in rows:
+        if isinstance(row, str):
+            page.line(indent + row)
+            continue
+        name = row.name if page.view.verbose else shortened(row.name, names)
+        place = row.place if not row.remark else f"{row.place}  ({row.remark})".lstrip()
+        gap = " " * max(2, names - cell_len(name) + 2)
+        room = page.wide - len(indent) - cell_len(name) - len(gap)
+        if page.view.verbose and cell_len(place) > room:
+            page.line(indent + name)
+            page.line(indent + "    " + place)
+        else:
+            page.line(f"{indent}{name}{gap}{shortened(place, room)}" if place else indent + name)
+
+
+def _cut(rows: list[Line | str], frames: Sequence[Frame]) -> list[Line | str]:
+    """The innermost lines, and the user's own Python lines from the rest: between them lies library machinery."""
+    head = rows[: MOST_FRAMES - 4]
+    own = [line_of(frame) for frame in frames if frame.python and not is_library_code(frame.file or "")]
+    rest = rows[len(head) :]
+    tail = [row for row in rest if isinstance(row, Line) and row in own][:3]
+    left_out = len(rest) - len(tail)
+    return [*head, f"... {left_out} more; -v shows all" + (", and of your own code:" if tail else ""), *tail]
+
+
+def _evidence(page: Page, diagnosis: Diagnosis) -> None:
+    finding = finding_of_verdict(diagnosis)
+    decided = diagnosis.verdict.confidence != "undecided"
+    page.blank()
+    if finding:
+        _cites(page, "For", finding.supports)
+        if finding.against:
+            _cites(page, "Against", finding.against)
+        else:
+            page.line(f"{'Against':<{LABEL}}nothing found")
+    elif decided and diagnosis.verdict.cause:
+        page.line(f"{'For':<{LABEL}}no single line says it; see what was seen below")
+    others = [other for other in diagnosis.hypotheses if other is not finding]
+    noted = [other for other in others if other.confidence is not Confidence.RULED_OUT]
+    _hypotheses(page, "Noted" if decided else "Possible", noted)
+    _hypotheses(page, "Excluded", [other for other in others if other.confidence is Confidence.RULED_OUT])
+
+
+def _cites(page: Page, label: str, cites: Sequence[Cite]) -> None:
+    most = len(cites) if page.view.verbose else MOST_CITES
+    for number, cite in enumerate(cites[:most]):
+        page.hanging(f"{label if number == 0 else '':<{LABEL}}", printable(cite.text), right=place_of(cite))
+    if len(cites) > most:
+        page.line(f"{'':<{LABEL}}... {len(cites) - most} more; -v shows all")
+
+
+def _hypotheses(page: Page, label: str, findings: Sequence[Finding]) -> None:
+    for number, finding in enumerate(findings):
+        first = f"{label if number == 0 else '':<{LABEL}}"
+        name = printable(finding.cause)
+        excluded = finding.confidence is Confidence.RULED_OUT
+        name = f"{name}: " if excluded else f"{name} ({finding.confidence.value}): "
+        page.hanging(first, name + printable(finding.summary))
+        cites = finding.against if excluded else finding.supports
+        most = len(cites) if page.view.verbose else 2
+        for cite in cites[:most]:
+            page.hanging(" " * (LABEL + 2), printable(cite.text), right=place_of(cite))
+        if page.view.verbose and not excluded:
+            for cite in finding.against:
+                page.hanging(" " * (LABEL + 2) + "against: ", printable(cite.text), right=place_of(cite))
+
+
+def _why(page: Page, diagnosis: Diagnosis) -> None:
+    for why in diagnosis.verdict.why:
+        page.heading(f"Why it came to that: {printable(why.cause)}", why.confidence.value)
+        _cites(page, "For", why.supports)
+
+
+def _other_processes(page: Page, diagnosis: Diagnosis) -> None:
+    others = diagnosis.processes[1:]
+    if not others:
+        return
+    page.heading("The other processes")
+    groups: dict[tuple[str, str], list[ProcessReport]] = {}
+    for process in others:
+        groups.setdefault((process.role, ending(process)), []).append(process)
+    began = diagnosis.processes[0].time
+    for (role, how), members in groups.items():
+        shown = members if page.view.verbose else members[:6]
+        for process in shown:
+            later = ""
+            if began is not None and process.time is not None:
+                later = f", {process.time - began:+.3f} s"
+            page.hanging("  ", f"{who(process)} {how}{later}", right=printable(role))
+        if len(members) > len(shown):
+            page.line(f"  ... {len(members) - len(shown)} more that {how} ({printable(role)})")
+
+
+def _not_seen(page: Page, diagnosis: Diagnosis) -> None:
+    finding = finding_of_verdict(diagnosis)
+    gaps = list(dict.fromkeys([*diagnosis.gaps, *(finding.unknown if finding else [])]))
+    if not page.view.verbose:
+        # Nothing can be done about a gap without a grant; those that have one come first.
+        gaps.sort(key=lambda gap: gap.grant is None)
+    most = len(gaps) if page.view.verbose else 6
+    if gaps:
+        page.blank()
+    for number, gap in enumerate(gaps[:most]):
+        _gap(page, "Not seen" if number == 0 else "", gap)
+    if len(gaps) > most:
+        page.line(f"{'':<{LABEL}}... {len(gaps) - most} more; -v shows all")
+
+
+def _gap(page: Page, label: str, gap: Gap) -> None:
+    page.hanging(f"{label:<{LABEL}}", f"{printable(gap.source)}: {printable(gap.why)}")
+    if gap.grant:
+        page.hanging(" " * (LABEL + 2) + "to see it: ", printable(gap.grant))
+
+
+def _last(page: Page, diagnosis: Diagnosis) -> None:
+    decided = diagnosis.verdict.confidence != "undecided"
+    shown = 1 if decided else 0
+    rest = diagnosis.remedies[1:]
+    if rest:
+        page.heading("Also worth trying")
+        for remedy in rest if page.view.verbose else rest[:4]:
+            page.hanging("  - ", printable(remedy.text))
+            if remedy.command:
+                page.command("    ", printable(remedy.command))
+    if diagnosis.verdict.confidence != "proven":
+        grant = next((gap.grant for gap in diagnosis.gaps if gap.grant), None)
+        settle = remedy_text(diagnosis.remedies[shown]) if len(diagnosis.remedies) > shown and not rest else None
+        if step := settle or (printable(grant) if grant else None):
+            page.blank()
+            page.hanging("Cheapest next step: ", step)
+    page.blank()
+    if diagnosis.verdict.cause:
+        page.line(f"More: ftforensics explain {printable(diagnosis.verdict.cause)}")
+    if page.view.path and not page.view.verbose:
+        page.command("All numbers: ", f"ftforensics analyze -v {printable(page.view.path)}")
+
+
+def _numbers(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -> None:
+    if diagnosis.timeline:
+        page.heading("Timeline")
+        for event in diagnosis.timeline:
+            place = place_of(event.cite) if event.cite else ""
+            page.hanging(f"  {clock(event.at)}  ", printable(event.text), right=place)
+    for number, record in enumerate(records):
+        if len(records) > 1:
+            page.heading(f"Record {number + 1} of {len(records)}")
+        for heading, lines in details.sections(record):
+            page.heading(heading)
+            for line in lines:
+                page.hanging("  ", line)
+    for process in diagnosis.processes:
+        _threads(page, process, process.threads)
+
+
+def _threads(page: Page, process: ProcessReport, threads: Iterable[ThreadStack]) -> None:
+    for thread in threads:
+        name = f" {printable(thread.name)}" if thread.name else ""
+        tid = str(thread.tid) if thread.tid is not None else "?"
+        page.heading(f"Thread {tid}{name}, {who(process)}" + (", crashed" if thread.crashed else ""))
+        if thread.frames:
+            stack(page, thread.frames)
+        else:
+            page.line("  no frames")
