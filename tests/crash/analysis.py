@@ -1,9 +1,23 @@
-"""The analyser, as the matrix asks it: one record in, the verdict's mechanism out."""
+"""The analyser, as the crash tests ask it: one record in, its diagnosis out."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ftforensics.model.diagnosis import Diagnosis
+
+
+def analyze(record: Path) -> Diagnosis:
+    raise NotImplementedError
 
 
 def mechanism_of(record: Path) -> str | None:
-    raise NotImplementedError
+    return analyze(record).verdict.mechanism
+
+
+def one_record(folder: Path) -> Path:
+    """The only record of a run; anything else fails the test."""
+    (path,) = sorted(folder.rglob("*.crash.json"))
+    return path
