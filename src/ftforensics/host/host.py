@@ -89,7 +89,11 @@ def run_command(argv: Sequence[str], timeout: float, output_limit: int = OUTPUT_
         )
     except OSError as error:
         raise Refusal(argv[0], os.strerror(error.errno or 0), error.errno) from error
-    stdout, stderr, ended = _drain(child, start + timeout, output_limit)
+    try:
+        stdout, stderr, ended = _drain(child, start + timeout, output_limit)
+    except BaseException:  # an alarm or Ctrl-C: what we started does not outlive us
+        _reap(child, start, kill=True)
+        raise
     timed_out = not ended and len(stdout) <= output_limit
     status = _reap(child, start + timeout, kill=not ended)
     if ended and status is None:  # it closed its pipes and lives on

@@ -1,0 +1,152 @@
+"""`ftforensics crash-reporter RECORD PID` (hidden): ring 2, started from the signal handler of a dying process.
+
+The process is alive and its threads are parked until we exit, or until the handler's patience ends (10 s, then we are
+killed). Our standard error is the job's. In order: take the run folder's lock, so that eight ranks that die together
+start one stack tool and not eight; have the stacks of all threads read from outside; write them to `*.helper.json`;
+diagnose; print five lines. The record itself is complete but for `stages` and `end`, which follow when we are gone.
+
+Whatever fails, the record's path is printed, and never a traceback.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ftforensics.model.helper_report import HelperReport
+
+DEADLINE = 8.0  # seconds; the stack tools have their own, shorter ones
+LOCK = ".reporter.lock"
+RECORD_SUFFIX = ".crash.json"
+HELPER_SUFFIX = ".helper.json"
+
+
+class _OutOfTime(BaseException):
+    """Raised by the alarm: a BaseException, so that no `except Exception` on the way swallows it."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status: 0 told (or another reporter is at work), 1 only the record's path could be told."""
+    if len(arguments) != 2 or not arguments[1].isdigit():
+        print("usage: ftforensics crash-reporter RECORD PID", file=sys.stderr)
+        return 2
+    record_path, pid = arguments[0], int(arguments[1])
+    # A terminal's Ctrl-C or hang-up reaches us with the job; the handler's deadline is what ends us.
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, _out_of_time)
+    signal.setitimer(signal.ITIMER_REAL, DEADLINE)
+    lock = _Lock(os.path.dirname(record_path))
+    if lock.held_by_another:
+        return 0
+    status = 0
+    try:
+        with suppress(Exception):  # a reporter without stacks is still one with a verdict
+            write_helper_report(record_path, pid)
+        lines = verdict(record_path)
+    except (Exception, _OutOfTime) as error:  # noqa: BLE001 - the last resort of a dying process
+        lines = [f"ftforensics: crash record {_printable(record_path)}   (no verdict: {_reason(error)})"]
+        status = 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _print(lines)
+    return status
+
+
+def _out_of_time(_signal: int, _frame: FrameType | None) -> None:
+    raise _OutOfTime(f"not finished within {DEADLINE:g} s")
+
+
+class _Lock:
+    """One reporter a run folder: flock(2) on a file in it, given back by the kernel when we end, however we end."""
+
+    def __init__(self, folder: str) -> None:
+        self.held_by_another = False
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._fd = os.open(os.path.join(folder or ".", LOCK), flags, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.held_by_another = True
+        except OSError:
+            # A full or read-only disk, a file system without locks. Telling twice is better than not telling.
+            pass
+
+
+def write_helper_report(record_path: str, pid: int) -> HelperReport:
+    """Read the stacks of `pid` from outside and write them beside the record.
+
+    Raises OSError when the file cannot be written; it is never written over (O_EXCL) and appears whole (rename).
+    """
+    import msgspec
+
+    from ftforensics.host.host import Host
+    from ftforensics.model.basics import encode_hook
+    from ftforensics.model.helper_report import HelperReport
+    from ftforensics.sources.outside_stacks import outside_stacks
+    from ftforensics.wire.helper_report import SCHEMA
+
+    stacks = outside_stacks(pid, Host())
+    report = HelperReport(
+        schema=SCHEMA,
+        record=os.path.basename(record_path),
+        pid=pid,
+        tool=stacks.tool,
+        version=stacks.version,
+        threads=stacks.threads,
+        gap=stacks.gap,
+        ms=round(stacks.seconds * 1000, 1),
+    )
+    _write_new(helper_path(record_path), msgspec.json.encode(report, enc_hook=encode_hook) + b"\n")
+    return report
+
+
+def helper_path(record_path: str) -> str:
+    return record_path.removesuffix(RECORD_SUFFIX) + HELPER_SUFFIX
+
+
+def _write_new(path: str, content: bytes) -> None:
+    unfinished = f"{path}.unfinished"
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+        if os.path.lexists(path):  # no race worth a hard link (which some file systems lack): we hold the folder's lock
+            raise FileExistsError(path)
+        os.rename(unfinished, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished)
+        raise
+
+
+def verdict(record_path: str) -> list[str]:
+    """The analysis of what is there now, in five lines."""
+    from ftforensics.diagnose import diagnose_paths  # type: ignore[attr-defined]
+    from ftforensics.report.brief import brief
+
+    return brief(diagnose_paths([record_path]), record_path)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ImportError):
+        return f"{error.name or 'a module'} is missing in this environment; analyze it from one that has it"
+    return _printable(f"{type(error).__name__}: {error}")[:200]
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _print(lines: list[str]) -> None:
+    """All at once, so that several dying ranks do not mix their lines."""
+    text = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+    with suppress(OSError):  # the job's stderr may be gone
+        while text:
+            text = text[os.write(2, text) :]

@@ -1,0 +1,65 @@
+"""`ftforensics inventory PID` (hidden): what a live process has loaded, as two lines of its crash record.
+
+The C thread of a job starts this outside the job, after install and when its libraries change, with a memfd as standard
+output, and keeps the text for the handler. Standard output therefore holds whole record lines and nothing else. It ends
+by itself, whatever a file system or a driver does: the kernel's alarm does not need our cooperation.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+DEADLINE = 5  # seconds; the default action of SIGALRM ends us
+DRIVER_TIMEOUT = 2.5  # seconds
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status: 0 both lines written, 1 not (one line on standard error says why)."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(DEADLINE)
+    os.nice(19)
+    try:
+        pid = int(arguments[0])
+    except (IndexError, ValueError):
+        print("usage: ftforensics inventory PID", file=sys.stderr)
+        return 2
+    try:
+        _write(pid)
+    except Exception as error:  # noqa: BLE001 - the job's stderr is no place for a traceback
+        print(f"ftforensics: inventory of {pid}: {type(error).__name__}: {error}"[:300], file=sys.stderr)
+        return 1
+    return 0
+
+
+def _write(pid: int) -> None:
+    # Imported here: with missing dependencies (installed with --no-deps) the answer is one line and status 1.
+    import msgspec
+
+    from ftforensics.host.host import Host
+    from ftforensics.model.basics import Gap, encode_hook
+    from ftforensics.model.crash import Driver
+    from ftforensics.parsers.proc_maps import parse_mapping
+    from ftforensics.sources.driver import installed_driver
+    from ftforensics.sources.libraries import Mapped, loaded_libraries
+
+    host = Host()
+    lines = host.read_text(f"/proc/{pid}/maps").splitlines()
+    mappings = [mapping for line in lines if (mapping := parse_mapping(line)) and mapping.path.startswith("/")]
+    libraries = loaded_libraries((Mapped(mapping.path, deleted=mapping.deleted) for mapping in mappings), host)
+    _line("libraries", msgspec.json.encode(libraries, enc_hook=encode_hook))
+
+    libcuda = next((library.path for library in libraries if library.kind == "libcuda"), None)
+    driver = installed_driver(host, libcuda, DRIVER_TIMEOUT)
+    if isinstance(driver, Gap):
+        driver = Driver(note=driver.why)
+    _line("driver", msgspec.json.encode(driver, enc_hook=encode_hook))
+
+
+def _line(member: str, value: bytes) -> None:
+    """A whole line at once: an alarm in between must not leave half of one."""
+    line = b'"%b": %b,\n' % (member.encode(), value)
+    while line:
+        line = line[os.write(1, line) :]

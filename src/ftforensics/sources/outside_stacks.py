@@ -1,0 +1,142 @@
+"""All threads' stacks of a live process, taken from outside by py-spy or pystack (ptrace).
+
+py-spy first: it answers in a tenth of a second. pystack second: slower, but it also shows threads that Python does not
+know. Neither gives addresses. Both stop the process while they read; a tool that is cut at its deadline can leave it
+stopped (benfred/py-spy#390), which is undone here, and only when it was not stopped before.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
+
+import msgspec
+
+from ftforensics.host.host import Completed, Host, Refusal
+from ftforensics.model.basics import Gap
+from ftforensics.model.helper_report import HelperThread
+from ftforensics.parsers import pyspy_json, pystack_text
+
+PYSPY_TIMEOUT = 3.0  # seconds
+PYSTACK_TIMEOUT = 2.5
+INSTALL = "pip install 'ftforensics[hang]'"
+YAMA = "/proc/sys/kernel/yama/ptrace_scope"
+
+
+class OutsideStacks(msgspec.Struct, frozen=True):
+    """tool: the one that answered, or the last one tried; threads: empty when `gap` says why; seconds: in all."""
+
+    tool: str | None
+    version: str | None
+    threads: list[HelperThread]
+    gap: Gap | None
+    seconds: float
+
+
+class _Tool(msgspec.Struct, frozen=True):
+    name: str
+    arguments: Callable[[int], list[str]]
+    timeout: float
+    parse: Callable[[bytes], list[HelperThread]]
+    refused: Callable[[bytes], bool]
+
+
+_TOOLS = (
+    _Tool(
+        "py-spy",
+        lambda pid: ["dump", "--native", "--json", "--pid", str(pid)],
+        PYSPY_TIMEOUT,
+        pyspy_json.parse,
+        pyspy_json.refused,
+    ),
+    _Tool(
+        "pystack",
+        lambda pid: ["remote", "--native-all", str(pid)],
+        PYSTACK_TIMEOUT,
+        lambda output: pystack_text.parse(output.decode("utf-8", "backslashreplace")),
+        pystack_text.refused,
+    ),
+)
+
+
+def outside_stacks(pid: int, host: Host) -> OutsideStacks:
+    """Ask the installed tools in turn; a refusal by the kernel ends the search, the next tool would meet it too."""
+    seconds = 0.0
+    complaints: list[str] = []
+    tried = None
+    for tool in _TOOLS:
+        program = _program(tool.name, host)
+        if program is None:
+            complaints.append(f"{tool.name} is not installed")
+            continue
+        tried = tool.name
+        stopped_before = _stopped(pid, host)
+        try:
+            done = host.run([program, *tool.arguments(pid)], tool.timeout)
+        except Refusal as refusal:
+            complaints.append(str(refusal))
+            continue
+        seconds += done.seconds
+        if done.timed_out and not stopped_before and _stopped(pid, host):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
+        if done.status == 0:
+            try:
+                return OutsideStacks(tool.name, _version(tool.name), tool.parse(done.stdout), None, seconds)
+            except ValueError as error:
+                complaints.append(f"{tool.name}: {error}")
+                continue
+        complaints.append(f"{tool.name}: {_complaint(done, tool.timeout)}")
+        if not done.timed_out and tool.refused(done.stderr):
+            gap = Gap("ptrace", f"the kernel did not let {tool.name} trace the process", _grant(host))
+            return OutsideStacks(tool.name, _version(tool.name), [], gap, seconds)
+    return OutsideStacks(
+        tried, _version(tried), [], Gap("stacks", "; ".join(complaints), None if tried else INSTALL), seconds
+    )
+
+
+def _program(name: str, host: Host) -> str | None:
+    """Beside this interpreter (a virtual environment that is not activated), else on PATH."""
+    folders = [os.path.dirname(sys.executable), *(os.environ.get("PATH") or os.defpath).split(os.pathsep)]
+    for folder in folders:
+        path = f"{folder}/{name}"
+        if folder.startswith("/") and host.exists(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _version(name: str | None) -> str | None:
+    """Of the distribution in this environment; None for a tool from elsewhere on PATH."""
+    try:
+        return metadata.version(name) if name else None
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _stopped(pid: int, host: Host) -> bool:
+    """Is the process stopped by a signal ("T"; a tracer's own stop is "t", man 5 proc_pid_stat)?"""
+    try:
+        return host.read_text(f"/proc/{pid}/stat", 4096).rpartition(")")[2].split()[:1] == ["T"]
+    except Refusal:
+        return False
+
+
+def _complaint(done: Completed, timeout: float) -> str:
+    if done.timed_out:
+        return f"no answer within {timeout:g} s"
+    said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+    return (said[0] if said else f"ended with status {done.status}")[:200]
+
+
+def _grant(host: Host) -> str:
+    try:
+        scope = host.read_text(YAMA, 64).strip()
+    except Refusal:
+        scope = "0"
+    if scope != "0":
+        return f"sysctl kernel.yama.ptrace_scope=0 (it is {scope}), or in a container: --cap-add SYS_PTRACE"
+    return "in a container: --cap-add SYS_PTRACE (Kubernetes: securityContext.capabilities.add SYS_PTRACE)"
