@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import ftforensics
 
 BATCH = 64
-BATCHES_PER_SHARD = 4
+BATCHES_PER_SHARD = 8
 BATCH_BYTES = BATCH * 2 * ctypes.sizeof(ctypes.c_float)
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -39,13 +39,15 @@ def prefetched(depth: int = 2) -> Iterator[int]:
     """Addresses of batches, `depth` of them ahead of the trainer."""
     waiting: deque[int] = deque()
     size = BATCH_BYTES * BATCHES_PER_SHARD
+    shard = open_shard(size)
     while True:
-        shard = open_shard(size)
         for i in range(BATCHES_PER_SHARD):
             waiting.append(shard + i * BATCH_BYTES)
             if len(waiting) > depth:
                 yield waiting.popleft()
+        following = open_shard(size)
         libc.munmap(shard, size)  # the last `depth` batches still point into it
+        shard = following
 
 
 def copy_batch(address: int) -> list[float]:
