@@ -35,7 +35,8 @@ def _nearest(mount: str, path: str, usage: str, limit: str) -> list[bytes]:
         at = ""  # the path is the host's and we are in a container: the mount shows our own group at its top
     while True:
         text = procfs.read_text(f"{mount}{at}/{limit}", 64)
-        if text is not None and text.strip().isdigit() and int(text) < _NO_LIMIT and os.access(f"{mount}{at}/{usage}", os.R_OK):
+        limited = text is not None and text.strip().isdigit() and int(text) < _NO_LIMIT
+        if limited and os.access(f"{mount}{at}/{usage}", os.R_OK):
             return [os.fsencode(f"{mount}{at}/{usage}"), os.fsencode(f"{mount}{at}/{limit}")]
         if not at:
             return []

@@ -34,7 +34,7 @@ class Dumper:
         self.fd = _high_memfd()
         self._identity = _identity(self.fd)
         try:
-            for number, every in zip(_unused_signals(2), (False, True)):
+            for number, every in zip(_unused_signals(2), (False, True), strict=True):
                 faulthandler.register(number, file=self.fd, all_threads=every, chain=False)
                 self.signals.append(number)
         except BaseException:

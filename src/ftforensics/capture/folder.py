@@ -9,10 +9,12 @@ from ftforensics.capture.environment import local_rank, rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 NAME = "ftforensics"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_OTHER_IDS = ("PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "PMIX_NAMESPACE")
+_RANK_NAMES = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 # File names are at most 255 bytes (NAME_MAX) and the extension adds pid, start time, a counter and a suffix.
 _MAX_NAME = 100
 
@@ -79,7 +81,7 @@ def run_id(environ: Mapping[str, str]) -> str:
         elastic = ""
     job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID") or ""
     step = environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID") or ""
-    other = environ.get("PBS_JOBID") or environ.get("LSB_JOBID") or environ.get("FLUX_JOB_ID") or environ.get("PMIX_NAMESPACE") or ""
+    other = next((environ[name] for name in _OTHER_IDS if environ.get(name)), "")
     parts = []
     if elastic and elastic != job:
         parts.append(elastic)
@@ -115,7 +117,7 @@ def stem(environ: Mapping[str, str], host: str) -> str:
 def _agent(environ: Mapping[str, str]) -> int:
     """The process that started the ranks: the nearest ancestor whose own environment has no rank in it. The parent is
     often a per-rank shell (`bash -c`, numactl's wrapper script) that carries the rank too."""
-    names = [name.encode() + b"=" for name in ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID") if name in environ]
+    names = [name.encode() + b"=" for name in _RANK_NAMES if name in environ]
     pid = os.getppid()
     for _ in range(16):
         block = procfs.read(f"/proc/{pid}/environ", 1 << 20)
@@ -144,11 +146,11 @@ def _file_name(text: str) -> str:
     return "_" + safe[1:] if safe.startswith(".") else safe
 
 
-def _roots(environ: Mapping[str, str], skip_working_directory: bool) -> list[str]:
-    roots = []
+def _roots(environ: Mapping[str, str], skip_working_directory: bool) -> Iterator[str]:
+    """Where the default folder may stand, the best place first. Raises OSError when the last resort is a trap."""
     if not skip_working_directory:
         try:
-            roots.append(os.getcwd())
+            yield os.getcwd()
         except OSError:
             pass  # the working directory has been removed
     state = environ.get("XDG_STATE_HOME", "")
@@ -156,38 +158,40 @@ def _roots(environ: Mapping[str, str], skip_working_directory: bool) -> list[str
         home = environ.get("HOME", "")
         state = os.path.join(home, ".local", "state") if home.startswith("/") else ""
     if state:
-        roots.append(state)
+        yield state
     temporary = environ.get("TMPDIR", "")
-    roots.append(os.path.join(temporary if temporary.startswith("/") else "/tmp", f"{NAME}-{os.getuid()}"))
-    return roots
+    yield _private(os.path.join(temporary if temporary.startswith("/") else "/tmp", f"{NAME}-{os.getuid()}"))
+
+
+def _private(path: str) -> str:
+    """A directory of our own in a place that everybody can write to. Anybody could have made that name first, to read
+    our records or to send them elsewhere by a link."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        found = os.lstat(path)
+        directory = found.st_mode & 0o170000 == 0o040000
+        if not directory or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise PermissionError(1, "belongs to somebody else", path) from None
+    return path
 
 
 def _make(path: str) -> list[str]:
-    """Make a directory and its parents and see that a file can be made in it. Returns what was made, innermost first."""
-    made: list[str] = []
+    """Make a directory and its parents and see that files can be made in it. Returns what was made, innermost first."""
     missing = []
     at = path
-    while not os.path.isdir(at):
+    while not os.path.lexists(at):
         missing.append(at)
-        up = os.path.dirname(at)
-        if up == at:
-            break
-        at = up
+        at = os.path.dirname(at)
+    if not os.path.isdir(at):
+        raise NotADirectoryError(20, "Not a directory", at)
+    made: list[str] = []
     for directory in reversed(missing):
         try:
-            # 0700 in a place that others can write to, the user's own umask elsewhere.
-            os.mkdir(directory, 0o700 if os.path.basename(directory) == f"{NAME}-{os.getuid()}" else 0o777)
+            os.mkdir(directory)
             made.insert(0, directory)
         except FileExistsError:
-            if not os.path.isdir(directory):
-                raise
-    private = f"/{NAME}-{os.getuid()}/"
-    if private in path:
-        # In /tmp anybody could have made that name first, to read our records or send us elsewhere.
-        shared = path[: path.index(private) + len(private) - 1]
-        found = os.lstat(shared)
-        if found.st_uid != os.getuid() or found.st_mode & 0o170022 != 0o040000:
-            raise PermissionError(1, "belongs to somebody else", shared)
+            pass  # another rank was faster
     if not os.access(path, os.W_OK | os.X_OK):
         raise PermissionError(13, "Permission denied", path)
     return made

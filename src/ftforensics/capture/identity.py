@@ -15,9 +15,9 @@ from ftforensics.capture.redact import redact_arguments
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Union
+    from typing import TypeAlias
 
-    Value = Union[str, int, float, bool, None, "Sequence[Value]", "Mapping[str, Value]"]
+    Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Value] | None"
 
 _MAX_ARGUMENTS = 256
 _MAX_ARGUMENT = 4096
@@ -69,9 +69,7 @@ def static_members(environ: Mapping[str, str], helper: str, raw_stack: bool, cgr
             "rank": environment.rank(environ),
             "local_rank": environment.local_rank(environ),
             "world_size": environment.world_size(environ),
-            "environment": [
-                {"name": name, "value": value} for name, value in environment.recorded_variables(environ)
-            ],
+            "environment": [{"name": name, "value": value} for name, value in environment.recorded_variables(environ)],
             "cgroup": list(cgroup_lines),
             "python_executable": sys.executable or None,
             "sys_prefix": sys.prefix,
@@ -90,7 +88,7 @@ def static_members(environ: Mapping[str, str], helper: str, raw_stack: bool, cgr
 
 
 def glibc_version() -> str | None:
-    """"2.36", or None when the C library is not glibc (musl knows no such name)."""
+    """ "2.36", or None when the C library is not glibc (musl knows no such name)."""
     try:
         name = os.confstr("CS_GNU_LIBC_VERSION")
     except (ValueError, OSError):

@@ -6,15 +6,14 @@ classes of importlib get their `exec_module` wrapped in C: nothing shows in a tr
 
 from __future__ import annotations
 
+# The module behind importlib.machinery; importing the public name would load `importlib` and `warnings`.
+import _frozen_importlib_external as _loaders
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-
-# The module behind importlib.machinery; importing the public name would load `importlib` and `warnings`.
-import _frozen_importlib_external as _loaders
 
 _MISSING = object()
 
@@ -42,10 +41,11 @@ class Patch:
 def after_extension_imports(native: ModuleType) -> list[Patch]:
     """Look for stolen signal handlers right after each extension module was loaded and after it was initialised."""
     loader = _loaders.ExtensionFileLoader
-    return [
-        Patch(loader, name, lambda name=name: native.wrap_method(loader, name, None, native.check_handlers))
-        for name in ("create_module", "exec_module")
-    ]
+
+    def wrapped(name: str) -> Patch:
+        return Patch(loader, name, lambda: native.wrap_method(loader, name, None, native.check_handlers))
+
+    return [wrapped("create_module"), wrapped("exec_module")]
 
 
 class Watch:

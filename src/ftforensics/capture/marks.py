@@ -101,7 +101,7 @@ def step(number: int) -> None:
 
 
 def note(text: str) -> None:
-    """Leave a line of text for the record, in place of the last one. Redacted, cut at 1000 characters; "" removes it."""
+    """Leave a line of text for the record, in place of the last: redacted, cut at 1000 characters. "" removes it."""
     if not isinstance(text, str):
         raise TypeError(f"note() takes text (str), not {type(text).__name__}")
     if _native is not None:

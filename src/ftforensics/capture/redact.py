@@ -21,28 +21,39 @@ REDACTED = "[redacted]"
 
 # A name is cut into words at anything that is not a letter or digit and at camelCase humps; these words decide.
 _SECRET_WORDS = frozenset(
-    "password passwords passwd passphrase passcode passkey pwd pw secret secrets credential credentials cred creds apikey "
-    "apikeys accesskey secretkey privatekey accountkey authkey apitoken accesstoken authtoken hftoken auth authorization "
-    "authentication authn bearer cookie cookies jwt oauth dsn webhook sas sig signature pat otp mfa kubeconfig netrc "
-    "connectionstring userpass htpasswd".split()
+    """
+    password passwords passwd passphrase passcode passkey pwd pw secret secrets credential credentials cred
+    creds apikey apikeys accesskey secretkey privatekey accountkey authkey apitoken accesstoken authtoken
+    hftoken auth authorization authentication authn bearer cookie cookies jwt oauth dsn webhook sas sig
+    signature pat otp mfa kubeconfig netrc connectionstring userpass htpasswd pgpassword
+    """.split()
 )
 # "token" is a vocabulary word as often as a secret here: these neighbours make it one.
 _VOCABULARY_WORDS = frozenset(
-    "pad padding eos bos unk mask sep cls image video audio vision special stop start end begin next prev previous max min "
-    "num number n per id ids idx index len length size count type types embedding embeddings embed embd dropout limit budget "
-    "drop rate ratio loss level parallel dispatcher dispatch capacity eot eod sot new total seq sequence batch prompt "
-    "completion draft classification timestep time mean router routing expert shift mixer merging pruning side".split()
+    """
+    pad padding eos bos unk mask sep cls image video audio vision special stop start end begin next prev
+    previous max min num number n per id ids idx index len length size count type types embedding embeddings
+    embed embd dropout limit budget drop rate ratio loss level parallel dispatcher dispatch capacity eot eod sot
+    new total seq sequence batch prompt completion draft classification timestep time mean router routing expert
+    shift mixer merging pruning side
+    """.split()
 )
 # "key" likewise: attention keys, sort keys, dictionary keys. These neighbours make it a secret.
 _KEY_OWNERS = frozenset(
-    "api access secret private auth authentication encryption encrypt decryption crypto cipher signing signature hmac account "
-    "ssh ssl tls gpg pgp rsa license licence service storage subscription shared master deploy session security client app "
-    "application wandb openai anthropic huggingface hf hub cohere mistral groq gemini google gcp aws amazon azure comet "
-    "neptune mlflow clearml swanlab kaggle ngc nvidia replicate together fireworks deepseek dashscope pinecone sendgrid "
-    "stripe slack discord telegram github gitlab datadog dd sentry ray modal runpod lambda vast s3 minio oss cos registry "
-    "docker admin root user write publishable symmetric".split()
+    """
+    api access secret private auth authentication encryption encrypt decryption crypto cipher signing signature
+    hmac account ssh ssl tls gpg pgp rsa license licence service storage subscription shared master deploy
+    session security client app application wandb openai anthropic huggingface hf hub cohere mistral groq gemini
+    google gcp aws amazon azure comet neptune mlflow clearml swanlab kaggle ngc nvidia replicate together
+    fireworks deepseek dashscope pinecone sendgrid stripe slack discord telegram github gitlab datadog dd sentry
+    ray modal runpod lambda vast s3 minio oss cos registry docker admin root user write publishable symmetric
+    """.split()
 )
-_PASS_OWNERS = frozenset("user db database sql mysql postgres redis mongo smtp mail ssh login admin root proxy http ftp".split())
+_PASS_OWNERS = frozenset(
+    """
+    user db database sql mysql postgres redis mongo smtp mail ssh login admin root proxy http ftp
+    """.split()
+)
 
 # Issuers' own marks: (prefix, least number of characters after it, may the rest contain - _ .)
 _PREFIXES = (
@@ -105,8 +116,10 @@ _LINE_END = frozenset("\r\n\"'`")
 _QUOTES = frozenset("\"'`")
 # What makes a bare run of hex digits a commit or a digest rather than a key.
 _DIGEST_WORDS = frozenset(
-    "commit commits sha sha1 sha256 sha512 md5 digest revision revisions rev git hash checksum tree blob blobs snapshots objects ref "
-    "refs build buildid etag uuid".split()
+    """
+    commit commits sha sha1 sha256 sha512 md5 digest revision revisions rev git hash checksum tree blob blobs
+    snapshots objects ref refs build buildid etag uuid
+    """.split()
 )
 
 
@@ -156,7 +169,9 @@ def redact_named(name: str, value: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a flag, variable or JSON member called so holds a secret: `--hub_token` does, `--pad_token_id` does not."""
+    """Whether a flag, variable or JSON member called so holds a secret: `--hub_token` does, `--pad_token` does not."""
+    if name in ("PWD", "OLDPWD"):  # the shell's working directory
+        return False
     words = _words(name)
     for index, word in enumerate(words):
         if word in _SECRET_WORDS:
@@ -414,7 +429,7 @@ def _is_opaque(run: str, least: int, share: float = 0.3) -> bool:
 
 def _is_uuid(run: str) -> bool:
     parts = run.split("-")
-    return len(parts) >= 5 and [len(p) for p in parts[-5:]] == [8, 4, 4, 4, 12] and all(_HEX.issuperset(p) for p in parts[-5:])
+    return [len(part) for part in parts[-5:]] == [8, 4, 4, 4, 12] and all(_HEX.issuperset(part) for part in parts[-5:])
 
 
 def _run_end(text: str, at: int, members: frozenset[str]) -> int:

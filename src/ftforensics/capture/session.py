@@ -164,8 +164,7 @@ def _folder_argument(dir: str | os.PathLike[str] | None) -> str | None:
         path = os.fspath(dir)
     except TypeError:
         raise TypeError(f"install(dir=...) takes a path, not {type(dir).__name__}") from None
-    if isinstance(path, bytes):
-        path = os.fsdecode(path)
+    path = os.fsdecode(path)  # bytes, also from a PathLike
     if not path or "\0" in path:
         raise ValueError(f"install(dir=...) takes a path that is not empty, not {path!r}")
     return path

@@ -36,9 +36,7 @@ class Settings:
 
     def source(self) -> str:
         """Source text that installs with these settings and never raises."""
-        return _SOURCE.format(
-            parent=package_parent(), dir=self.dir, helper=self.helper, raw_stack=self.raw_stack
-        )
+        return _SOURCE.format(parent=package_parent(), dir=self.dir, helper=self.helper, raw_stack=self.raw_stack)
 
     def __reduce__(self) -> tuple[object, tuple[str, dict[str, object]]]:
         return exec, (self.source(), {})
