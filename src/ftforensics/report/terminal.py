@@ -114,11 +114,15 @@ class Page:
         """`text` behind `first`, continued below it; `right` at the right edge of the last line, where it fits."""
         indent = " " * cell_len(first)
         pieces = self.wrapped(text, self.wide - cell_len(first))
-        if right and cell_len(first) + cell_len(pieces[-1]) + 3 + cell_len(right) > self.wide:
-            pieces.append("")
-        for number, piece in enumerate(pieces):
-            start = (first if number == 0 else indent) + piece
-            self.line(self.edge(start, right) if number == len(pieces) - 1 and right else start)
+        lines = [(first if number == 0 else indent) + piece for number, piece in enumerate(pieces)]
+        if right and cell_len(lines[-1]) + 3 + cell_len(right) <= self.wide:
+            lines[-1] = self.edge(lines[-1], right)
+        elif right and cell_len(indent) + cell_len(right) <= self.wide:
+            lines.append(" " * (self.wide - cell_len(right)) + right)
+        elif right:
+            lines.extend(indent + piece for piece in self.wrapped(right, self.wide - cell_len(indent)))
+        for line in lines:
+            self.line(line)
 
     def edge(self, left: str, right: str) -> str:
         return left + " " * max(3, self.wide - cell_len(left) - cell_len(right)) + right
@@ -126,7 +130,7 @@ class Page:
     def heading(self, text: str, right: str = "") -> None:
         self.blank()
         if not right:
-            self.line(text)
+            self.hanging("", text)
         elif cell_len(text) + cell_len(right) + 3 <= self.wide:
             self.line(self.edge(text, right))
         else:
@@ -204,7 +208,7 @@ def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
         if isinstance(row, str):
             page.line(indent + row)
             continue
-        name = row.name if page.view.verbose else shortened(row.name, names)
+        name = row.name if page.view.verbose else fitted(row.name, names)
         place = row.place if not row.remark else f"{row.place}  ({row.remark})".lstrip()
         gap = " " * max(2, names - cell_len(name) + 2)
         room = page.wide - len(indent) - cell_len(name) - len(gap)
@@ -212,7 +216,15 @@ def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
             page.line(indent + name)
             page.line(indent + "    " + place)
         else:
-            page.line(f"{indent}{name}{gap}{shortened(place, room)}" if place else indent + name)
+            page.line(f"{indent}{name}{gap}{fitted(place, room)}" if place else indent + name)
+
+
+def fitted(text: str, columns: int) -> str:
+    """`shortened`, in columns of the screen: a CJK character takes two."""
+    limit = columns
+    while cell_len(shown := shortened(text, limit)) > columns:
+        limit -= 1
+    return shown
 
 
 def _cut(rows: list[Line | str], frames: Sequence[Frame]) -> list[Line | str]:

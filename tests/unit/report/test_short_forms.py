@@ -1,0 +1,61 @@
+"""The one-line form and the five lines at the crash."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from ftforensics.model.diagnosis import Diagnosis, Verdict
+from ftforensics.report import one_line
+from ftforensics.report.brief import brief
+
+Make = Callable[..., Diagnosis]
+
+
+def test_one_line(diagnosis: Diagnosis) -> None:
+    line = one_line.render(diagnosis, "ftforensics/4411")
+    assert line.startswith("ftforensics: rank 0 (pid 4242)")
+    assert "native-fault (likely)" in line
+    assert line.endswith("; ftforensics analyze ftforensics/4411")
+
+
+def test_brief_is_five_lines_that_end_with_the_record(diagnosis: Diagnosis) -> None:
+    lines = brief(diagnosis, "/run/x.crash.json")
+    assert len(lines) == 5
+    assert all(line.startswith("ftforensics: ") for line in lines)
+    assert lines[0].endswith("[LIKELY]")
+    assert "train_step (train.py:88)" in lines[2]
+    assert "fix: Unset LD_LIBRARY_PATH" in lines[3]
+    assert "/run/x.crash.json" in lines[4]
+
+
+def test_brief_of_nothing_is_five_lines() -> None:
+    lines = brief(Diagnosis(Verdict("unknown", None, None, "undecided", "")), "/x")
+    assert len(lines) == 5
+
+
+def test_undecided_gives_a_next_step_not_a_fix(undecided: Diagnosis) -> None:
+    assert "next: --cap-add SYS_PTRACE" in brief(undecided, "/x")[3]
+    assert "cause not known (undecided)" in one_line.render(undecided, "/x")
+
+
+def test_hostile_text_does_nothing(make_diagnosis: Make, hostile: str, dangerous: list[str]) -> None:
+    diagnosis = make_diagnosis(hostile)
+    lines = [*brief(diagnosis, f"/x/{hostile}"), one_line.render(diagnosis, hostile)]
+    assert len(lines) == 6
+    for line in lines:
+        assert "\n" not in line
+        assert not [character for character in dangerous if character in line]
+
+
+def test_long_text_stays_short_but_the_path_stays_whole(make_diagnosis: Make) -> None:
+    path = "/" + "p" * 400
+    lines = brief(make_diagnosis("word " * 500), path)
+    assert all(len(line) <= 160 for line in lines[:4])
+    assert path in lines[4]
+
+
+def test_the_five_lines_need_no_rich_and_no_templates() -> None:
+    code = "import sys, ftforensics.report.brief; print(*sorted({'rich', 'jinja2'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
