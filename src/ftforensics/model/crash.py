@@ -239,6 +239,15 @@ class CxxException(msgspec.Struct, frozen=True):
     what: str | None = None
 
 
+class FaultFile(msgspec.Struct, frozen=True):
+    """The file mapped at the fault address, asked at the crash (stat, statfs): truncated, or its file system full?"""
+
+    path: str | None = None
+    size: int | None = None  # bytes, st_size
+    filesystem: int | None = None  # f_type of statfs; 0x01021994 is tmpfs
+    free: int | None = None  # bytes, f_bavail * f_bsize
+
+
 class Phase(msgspec.Struct, frozen=True):
     names: list[str] = []  # outermost first
     since: float | None = None  # monotonic, of the innermost
@@ -263,6 +272,7 @@ class CrashRecord(msgspec.Struct, frozen=True):
     note: str | None = None
     abort_message: AbortMessage | None = None
     cxx_exception: CxxException | None = None
+    fault_file: FaultFile | None = None
     native: NativeWalk | None = None
     python: PythonText | None = None  # the crashing thread
     code: Bytes | None = None  # 256 bytes around the pc, only when it lies in executable memory

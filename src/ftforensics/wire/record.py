@@ -190,9 +190,7 @@ def _assemble(members: list[tuple[int | None, str, msgspec.Raw]], losses: list[L
     complete = values.get("end") is not None
     if not complete:
         lost = {loss.member for loss in losses}
-        losses.extend(
-            Loss(name, None, LossKind.NOT_WRITTEN) for name in known if name not in seen and name not in lost
-        )
+        losses.extend(Loss(name, None, LossKind.NOT_WRITTEN) for name in known if name not in seen and name not in lost)
     return ReadRecord(CrashRecord(**values), tuple(losses[: MOST_LOSSES + len(known)]), complete)
 
 

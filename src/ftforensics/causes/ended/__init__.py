@@ -1,0 +1,1 @@
+"""Ended by somebody else."""

@@ -1,0 +1,1 @@
+"""Files mapped into memory, on disk or in shared memory."""

@@ -1,0 +1,74 @@
+"""The crash happened while the process was ending.
+
+## What it means
+
+The work was done, or Python was already leaving, and a destructor, an `atexit` function or a thread that was still running touched something that
+had been taken down before it. Results written before are usually whole; the exit status is not.
+
+## How it is told apart
+
+The process had begun to exit: its own state says so (`process.python` is "exiting" or "finalized"), or the exit path of the C library or
+of the interpreter is on the stack. That is likely. It says *when*, so another cause that says *why* comes before it.
+
+## What to do
+
+1. Check that the last checkpoint and the logs are complete: if they are, the run itself was good.
+2. End in order: `dist.destroy_process_group()`, shut data loaders and loggers down, delete models and CUDA tensors before the script's end.
+3. Join threads you started; daemon threads that run C++ code are cut off in the middle.
+
+## Seen in the field
+
+- NCCL communicators and CUDA contexts destroyed after the driver has been unloaded.
+- Two copies of one C++ library, whose static destructors free the same object.
+- Exit code 134 or 139 after the last epoch was printed.
+
+## References
+
+- Python documentation, `atexit`, "Interpreter shutdown"; man 3 exit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ftforensics.causes.registry import Kind
+from ftforensics.causes.stack import find_function, top_frame, top_python
+from ftforensics.model.basics import Cite
+from ftforensics.model.case import Crash
+from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.mechanism import Mechanism
+
+KIND = Kind.CIRCUMSTANCE
+_EXIT_PATH = (
+    "Py_FinalizeEx", "_Py_Finalize", "Py_Finalize", "__run_exit_handlers", "_dl_fini", "__cxa_finalize", "exit", "_dl_call_fini",
+)  # fmt: skip
+_STATES = {
+    "exiting": "atexit functions had begun to run",
+    "finalized": "the interpreter had been taken down",
+}
+
+
+def check(crash: Crash) -> Iterator[Finding]:
+    if crash.record.signal is None or crash.reading.mechanism in (Mechanism.SENT_BY_PROCESS, Mechanism.KILLED):
+        return
+    state = crash.record.process.python if crash.record.process else None
+    frame = find_function(crash, _EXIT_PATH, depth=256)
+    supports = []
+    if state in _STATES:
+        supports.append(Cite("crash", "process.python", f'"{state}": {_STATES[state]}'))
+    if frame is not None:
+        supports.append(frame)
+    if not supports:
+        return
+    yield Finding(
+        cause="crash-at-exit",
+        confidence=Confidence.LIKELY,
+        summary="The process crashed while it was ending, after its work.",
+        supports=[*supports, *crash.reading.supports, *filter(None, (top_frame(crash), top_python(crash)))],
+        against=list(crash.reading.against),
+        unknown=list(crash.reading.unknown),
+        remedies=[
+            Remedy("Check that the last checkpoint is complete: the work itself was probably finished"),
+            Remedy("Take things down in order before the script ends", "torch.distributed.destroy_process_group()"),
+        ],
+    )

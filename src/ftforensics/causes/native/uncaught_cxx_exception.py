@@ -1,0 +1,74 @@
+"""A C++ exception was thrown and nobody caught it.
+
+## What it means
+
+C++ code threw an exception that no caller handles, that escaped a `noexcept` function or a destructor, or that was thrown in a
+thread of its own. The C++ runtime then calls `std::terminate`, which aborts the process. Had it been thrown on a
+path called from Python, pybind11 would have turned it into a Python exception.
+
+## How it is told apart
+
+SIGABRT raised by the process itself, with `std::terminate` on the stack or an exception in flight in the crashing thread. It is proven when both are
+there: the process's own exception record names the exception, and the stack shows the runtime ending the process for it. With only
+one of the two it is likely: an exception in flight alone may have been under way to a handler that aborted for another reason.
+
+## What to do
+
+1. Read the exception's text: it usually names the real problem (a CUDA error, a failed connection, no memory).
+2. When the crashing thread is a watchdog of NCCL, the collective that timed out is the place to look, not the watchdog.
+3. `TORCH_SHOW_CPP_STACKTRACES=1` adds where it was thrown to the exceptions of torch.
+
+## Seen in the field
+
+- ProcessGroupNCCL's watchdog thread rethrows a timeout or a CUDA error: the process ends by SIGABRT.
+- `std::bad_alloc` in a data-loading thread written in C++.
+- `c10::Error` from a destructor at the end of the program.
+
+## References
+
+- C++ standard [except.terminate]; Itanium C++ ABI, exception handling
+- PyTorch documentation, `TORCH_NCCL_ASYNC_ERROR_HANDLING`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ftforensics.causes.registry import Kind
+from ftforensics.causes.stack import find_function, top_python
+from ftforensics.model.basics import Gap
+from ftforensics.model.case import Crash
+from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.mechanism import Mechanism
+from ftforensics.parsers.exception_text import exception_type
+
+KIND = Kind.OWN_FAULT
+_TERMINATE = ("std::terminate", "__cxxabiv1::__terminate", "__gnu_cxx::__verbose_terminate_handler")
+
+
+def check(crash: Crash) -> Iterator[Finding]:
+    if crash.reading.mechanism is not Mechanism.ABORT_CXX_EXCEPTION:
+        return
+    exception = crash.record.cxx_exception
+    terminate = find_function(crash, _TERMINATE, depth=16)
+    recorded = exception is not None and exception.type is not None
+    unknown = list(crash.reading.unknown)
+    if not recorded:
+        unknown.append(Gap("crash", "which exception it was", "its text is on stderr: terminate called after throwing"))
+    if terminate is None:
+        unknown.append(Gap("symbols", "whether std::terminate is on the stack"))
+    name = exception_type(exception.type) if exception is not None and exception.type is not None else None
+    what = exception.what if exception is not None else None
+    said = f"{name}: {what}" if name and what else name
+    yield Finding(
+        cause="uncaught-cxx-exception",
+        confidence=Confidence.PROVEN if recorded and terminate is not None else Confidence.LIKELY,
+        summary=f"A C++ exception was not caught: {said[:300]}." if said else "A C++ exception was not caught.",
+        supports=[*crash.reading.supports, *filter(None, (top_python(crash),))],
+        against=list(crash.reading.against),
+        unknown=unknown,
+        remedies=[
+            Remedy("Read the exception's own text and act on that"),
+            Remedy("Run again with the place it was thrown at", "TORCH_SHOW_CPP_STACKTRACES=1 python ..."),
+        ],
+    )

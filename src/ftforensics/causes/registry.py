@@ -1,0 +1,68 @@
+"""Finds the causes. Adding one needs no edit here."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import cache
+
+import msgspec
+
+import ftforensics.causes as package
+from ftforensics.model.case import Crash
+from ftforensics.model.diagnosis import Finding
+
+HEADINGS = ("What it means", "How it is told apart", "What to do", "Seen in the field", "References")
+
+
+class Kind(str, Enum):
+    """What a cause excludes. Two KILLERs, or two OWN_FAULTs, cannot both have ended one process; a CIRCUMSTANCE goes with any other
+    cause and comes behind it; the RESIDUAL is the answer when nothing more specific is at least likely."""
+
+    KILLER = "killer"
+    OWN_FAULT = "own fault"
+    CIRCUMSTANCE = "circumstance"
+    RESIDUAL = "residual"
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """id: public and stable, kebab-case; family: the folder; text: the docstring."""
+
+    id: str
+    family: str
+    kind: Kind
+    text: str
+    check: Callable[[Crash], Iterator[Finding]]
+
+    @property
+    def title(self) -> str:
+        return self.text.split("\n", 1)[0].strip().rstrip(".")
+
+
+@cache
+def causes() -> tuple[Cause, ...]:
+    """All causes, ordered by family and id, so that every run gives the same order."""
+    found: dict[str, Cause] = {}
+    for family in pkgutil.iter_modules(package.__path__):
+        if not family.ispkg:
+            continue
+        folder = importlib.import_module(f"{package.__name__}.{family.name}")
+        for module in pkgutil.iter_modules(folder.__path__):
+            if module.name.startswith("_"):
+                continue
+            cause = _load(family.name, module.name)
+            if cause.id in found:
+                raise RuntimeError(f"cause {cause.id} exists twice: in {found[cause.id].family} and {family.name}")
+            found[cause.id] = cause
+    return tuple(sorted(found.values(), key=lambda cause: (cause.family, cause.id)))
+
+
+def find_cause(identifier: str) -> Cause | None:
+    return next((cause for cause in causes() if cause.id == identifier), None)
+
+
+def _load(family: str, name: str) -> Cause:
+    module = importlib.import_module(f"{package.__name__}.{family}.{name}")
+    return Cause(name.replace("_", "-"), family, module.KIND, (module.__doc__ or "").strip() + "\n", module.check)

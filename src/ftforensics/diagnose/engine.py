@@ -1,0 +1,122 @@
+"""`diagnose`: one case in, one diagnosis out. Pure but for the resolver it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ftforensics.causes.registry import Kind, causes, find_cause
+from ftforensics.diagnose.crash import prepare
+from ftforensics.diagnose.names import Resolver, module_offsets
+from ftforensics.diagnose.stacks import merge, other_threads
+from ftforensics.diagnose.timeline import timeline
+from ftforensics.diagnose.verdict import Weighed, weigh
+from ftforensics.model.basics import Gap
+from ftforensics.model.case import Case, Crash
+from ftforensics.model.diagnosis import (
+    Diagnosis,
+    Event,
+    Exit,
+    ProcessReport,
+    Remedy,
+    ThreadStack,
+    Verdict,
+)
+
+
+class _Judged(msgspec.Struct, frozen=True):
+    crash: Crash
+    weighed: Weighed
+
+
+def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
+    """The diagnosis of a case of crash records.
+
+    Among several records the root is the earliest own fault; a process that another one ended is collateral of it. A case without
+    records is undecided and says so.
+    """
+    judged = sorted((_judge(prepare(record, resolve)) for record in case.records), key=_earliest)
+    if not judged:
+        verdict = Verdict("unknown", None, None, "undecided", "There is no crash record to look at.")
+        return Diagnosis(verdict=verdict, gaps=list(case.gaps))
+    root = judged[0]
+    weighed = root.weighed
+    remedies = list(weighed.best.remedies) if weighed.best else []
+    return Diagnosis(
+        verdict=weighed.verdict,
+        # The verdict's own evidence comes first: a reader of the report looks for it there.
+        hypotheses=[weighed.best, *weighed.hypotheses] if weighed.best else weighed.hypotheses,
+        processes=[_process(one, "root" if one is root else _role(one)) for one in judged],
+        remedies=_distinct(remedies),
+        gaps=_gaps(case.gaps, judged),
+        timeline=_timeline(judged),
+    )
+
+
+def _judge(crash: Crash) -> _Judged:
+    findings = [(cause, finding) for cause in causes() for finding in cause.check(crash)]
+    return _Judged(crash, weigh(crash, findings))
+
+
+def _earliest(judged: _Judged) -> tuple[bool, float]:
+    """Own faults before deaths by somebody else's signal; then by time."""
+    time = judged.crash.record.time
+    return (_ended_by_other(judged), time.realtime if time and time.realtime is not None else float("inf"))
+
+
+def _ended_by_other(judged: _Judged) -> bool:
+    best = judged.weighed.best
+    cause = find_cause(best.cause) if best else None
+    return cause is not None and cause.kind is Kind.KILLER
+
+
+def _role(judged: _Judged) -> str:
+    return "collateral" if _ended_by_other(judged) else "unknown"
+
+
+def _process(judged: _Judged, role: str) -> ProcessReport:
+    crash, record = judged.crash, judged.crash.record
+    process, job, phase = record.process, record.job, record.phase
+    merged = merge(crash.native, crash.python)
+    threads = other_threads(record, crash.helper)
+    crashing = ThreadStack(process.tid if process else None, process.thread_name if process else None, True, merged)
+    return ProcessReport(
+        host=job.host if job else None,
+        pid=process.pid if process else None,
+        rank=job.rank if job else None,
+        worker_of=process.fork_of if process else None,
+        exit=Exit(signal=record.signal.name if record.signal else None),
+        role=role,
+        phase=" > ".join(phase.names) if phase and phase.names else None,
+        step=record.step,
+        time=record.time.realtime if record.time else None,
+        stack=merged,
+        threads=[crashing, *(thread for thread in threads if not thread.crashed)],
+        record=crash.path,
+    )
+
+
+def _gaps(of_case: Sequence[Gap], judged: Sequence[_Judged]) -> list[Gap]:
+    gaps = list(of_case)
+    for one in judged:
+        gaps += one.crash.gaps
+        if one.weighed.best is not None:
+            gaps += one.weighed.best.unknown
+        else:
+            gaps += one.crash.reading.unknown
+    return list(dict.fromkeys(gaps))
+
+
+def _distinct(remedies: Sequence[Remedy]) -> list[Remedy]:
+    return list(dict.fromkeys(remedies))
+
+
+def _timeline(judged: Sequence[_Judged]) -> list[Event]:
+    several = len(judged) > 1
+    events = []
+    for one in judged:
+        process = one.crash.record.process
+        prefix = f"pid {process.pid}: " if several and process and process.pid is not None else ""
+        events += [msgspec.structs.replace(event, text=prefix + event.text) for event in timeline(one.crash.record)]
+    return sorted(events, key=lambda event: event.at)

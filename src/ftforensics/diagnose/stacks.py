@@ -1,0 +1,168 @@
+"""One stack out of three: native frames, Python frames, and what is only machinery between them.
+
+Since CPython 3.11 one C call of the eval loop runs many Python frames, so native and Python frames cannot be paired one
+by one from the outside. What holds in every version: the Python frames of a thread, all of them, are run by its eval-loop
+frames, in the same order. So the first run of eval frames stands for the innermost Python frames, and where there are
+several runs (Python called C++ called Python) the outer runs get one Python frame for each of their eval frames, counted from the
+outside, and the innermost run gets the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftforensics.model.case import PythonFrame, PythonThread
+from ftforensics.model.crash import CrashRecord, NativeWalk, RawFrame
+from ftforensics.model.diagnosis import Frame, ThreadStack
+from ftforensics.model.helper_report import HelperReport
+from ftforensics.parsers.faulthandler_text import parse_faulthandler
+
+_OURS = "ftforensics/_native."
+_EVAL = (
+    "_PyEval_EvalFrameDefault",
+    "_PyEval_EvalFrameDefault.cold",
+    "_PyEval_EvalFrame",
+    "_PyEval_Vector",
+    "PyEval_EvalFrameEx",
+)
+_PLUMBING = (
+    "_PyEval_", "PyEval_", "_PyFunction_", "_PyObject_", "PyObject_", "_PyVectorcall", "PyVectorcall_", "method_vectorcall",
+    "cfunction_", "slot_tp_", "type_call", "builtin_", "partial_", "run_mod", "run_eval_code_obj", "pyrun_", "_PyRun_", "PyRun_",
+    "Py_RunMain", "Py_BytesMain", "Py_Main", "pymain_", "object_vacall", "vectorcall_", "thread_run", "pythread_wrapper", "call_function",
+    "do_call_core", "classmethoddescr_", "wrapperdescr_", "bounded_lru_cache_", "context_run", "gen_send_ex", "gen_iternext", "PyIter_", "main",
+)  # fmt: skip
+_THREAD_START = (
+    "__libc_start_main", "__libc_start_call_main", "_start", "start_thread", "clone", "clone3", "__clone", "__clone3",
+)  # fmt: skip
+_TRAMPOLINES = ("__restore_rt", "__kernel_rt_sigreturn")
+_SHORT = 2  # a walk of fewer frames told us nothing about the callers
+
+
+def choose_walk(record: CrashRecord) -> NativeWalk | None:
+    """The walk to believe: the unwind tables', unless they ended at once and another walk did not."""
+    walks = [record.native, record.native_frame_pointer, record.native_scan]
+    present = [walk for walk in walks if walk is not None and walk.frames]
+    if not present:
+        return None
+    best = present[0]
+    for other in present[1:]:
+        if len(best.frames) < _SHORT < len(other.frames):
+            best = other
+    return best
+
+
+def own_frames_dropped(frames: Sequence[Frame], raw: Sequence[RawFrame]) -> list[Frame]:
+    """Without the handler that wrote the record: its own frames, and the trampoline the kernel put below it."""
+    context = next((index for index, frame in enumerate(raw) if frame.trust == "context"), None)
+    start = context if context is not None and all(map(_is_handler, frames[:context])) else 0
+    return [frame for frame in frames[start:] if not _is_handler(frame)]
+
+
+def _is_handler(frame: Frame) -> bool:
+    return _OURS in (frame.library or "") or _plain(frame) in _TRAMPOLINES
+
+
+def merge(native: Sequence[Frame], python: Sequence[PythonFrame]) -> list[Frame]:
+    """Innermost first. The frame that died is always kept, also when it is interpreter machinery."""
+    if not native:
+        return [_python(frame) for frame in python]
+    runs = _eval_runs(native)
+    shares = _shares([len(run) for run in runs], len(python))
+    starts = {run[0]: share for run, share in zip(runs, shares, strict=True)}
+    inside = {index for run in runs for index in run}
+    merged: list[Frame] = []
+    used = 0
+    for index, frame in enumerate(native):
+        if index not in inside:
+            if index == 0 or not _is_plumbing(frame):
+                merged.append(frame)
+            continue
+        if index == 0:
+            merged.append(frame)
+        if index in starts:
+            merged += [_python(line) for line in python[used : used + starts[index]]]
+            used += starts[index]
+    # No eval frame in sight (stripped interpreter, walk cut short): the Python frames are the outer part all the same.
+    merged += [_python(line) for line in python[used:]]
+    return merged
+
+
+def _eval_runs(native: Sequence[Frame]) -> list[list[int]]:
+    """Indices of eval frames, grouped: machinery between two of them does not part a group, foreign code does."""
+    runs: list[list[int]] = []
+    parted = True
+    for index, frame in enumerate(native):
+        if _plain(frame) in _EVAL:
+            if parted:
+                runs.append([])
+            runs[-1].append(index)
+            parted = False
+        elif not _is_plumbing(frame):
+            parted = True
+    return runs
+
+
+def _shares(evals: Sequence[int], frames: int) -> list[int]:
+    shares = [0] * len(evals)
+    left = frames
+    for index in range(len(evals) - 1, 0, -1):
+        shares[index] = min(evals[index], left)
+        left -= shares[index]
+    if shares:
+        shares[0] = left
+    return shares
+
+
+def _is_plumbing(frame: Frame) -> bool:
+    name, library = _plain(frame), (frame.library or "").rpartition("/")[2]
+    if name in _THREAD_START:
+        return True
+    return ("python" in library or not library) and name.startswith(_PLUMBING)
+
+
+def _plain(frame: Frame) -> str:
+    return (frame.function or "").partition("(")[0].partition("@")[0]
+
+
+def _python(frame: PythonFrame) -> Frame:
+    return Frame(function=frame.function, file=frame.file, line=frame.line, python=True)
+
+
+def crashing_python(record: CrashRecord) -> PythonThread | None:
+    """The crashing thread's Python frames: from its own dump, else from the dump of all threads."""
+    own = parse_faulthandler(record.python.text) if record.python and record.python.text else []
+    if own and own[0].frames:
+        return own[0]
+    everyone = (
+        parse_faulthandler(record.python_threads.text) if record.python_threads and record.python_threads.text else []
+    )
+    current = [thread for thread in everyone if thread.current and thread.ident is not None and thread.frames]
+    return current[0] if current else own[0] if own else None
+
+
+def other_threads(record: CrashRecord, helper: HelperReport | None) -> list[ThreadStack]:
+    """All other threads: from the crash reporter, which knows tids and native frames, else from CPython's dump."""
+    tid = record.process.tid if record.process else None
+    if helper is not None and helper.threads:
+        return [
+            ThreadStack(
+                thread.tid,
+                thread.name,
+                thread.tid is not None and thread.tid == tid,
+                [Frame(function=f.function, file=f.file, line=f.line, python=not f.native) for f in thread.frames],
+            )
+            for thread in helper.threads
+        ]
+    if record.python_threads is None or not record.python_threads.text:
+        return []
+    # CPython names threads by pthread_self(), from which no tid follows.
+    return [
+        ThreadStack(
+            None,
+            thread.name or (f"pthread {thread.ident:#x}" if thread.ident is not None else None),
+            thread.current,
+            list(map(_python, thread.frames)),
+        )
+        for thread in parse_faulthandler(record.python_threads.text)
+        if not thread.current
+    ]
