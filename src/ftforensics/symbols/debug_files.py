@@ -5,7 +5,6 @@ A candidate counts only when its build-id is the library's.
 
 from __future__ import annotations
 
-import lzma
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -48,6 +47,10 @@ def unpack_embedded(fd: int, elf: Elf, stack: ExitStack) -> Source | None:
     ("MiniDebugInfo" in the gdb manual; Fedora and RHEL ship it in every library). Unpacked into memory."""
     section = elf.section(".gnu_debugdata")
     if section is None or section.type == SHT_NOBITS or not 0 < section.size <= elf.size - section.offset:
+        return None
+    try:
+        import lzma  # late: few libraries need it
+    except ImportError:  # a Python built without liblzma
         return None
     try:
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACKED_LIMIT)

@@ -116,7 +116,7 @@ class Symbolizer:
             if unknown and library.sources:
                 try:
                     fresh = _look_up(library, unknown)
-                except (OSError, ValueError) as error:
+                except (OSError, ValueError, ImportError) as error:
                     file = msgspec.structs.replace(
                         library.file, state=FileState.UNREADABLE, why=str(error), source=None
                     )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftforensics._native import nearest_symbols
 from ftforensics.symbols.cache import Entry
 from ftforensics.symbols.elf import WORD, Elf, SymbolTable
 
@@ -22,8 +21,11 @@ class Source(msgspec.Struct, frozen=True):
     def look_up(self, offsets: Sequence[int]) -> list[Entry]:
         """The symbol at each offset from the start of the first mapping, in one pass over the table.
 
-        Raises OSError or ValueError when the file changed since its headers were read.
+        Raises OSError or ValueError when the file changed since its headers were read, ImportError when the
+        extension is not there.
         """
+        from ftforensics._native import nearest_symbols  # late: a record without native frames needs no extension
+
         addresses = [self.elf.address_at(offset) for offset in offsets]
         found = nearest_symbols(
             b"/proc/self/fd/%d" % self.fd,  # the very file that was checked, whatever its path leads to by now
