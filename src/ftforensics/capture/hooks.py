@@ -124,7 +124,7 @@ def _descriptor(file: Any) -> int:
 
 
 class ForkHooks:
-    """Registered once for the life of the process (os.register_at_fork has no way back), so they ask whether we are on."""
+    """Registered once for the life of the process: os.register_at_fork has no way back, so they ask if we are on."""
 
     def __init__(self, native: ModuleType, hooks: Callable[[], Hooks | None]) -> None:
         self._native = native

@@ -109,7 +109,7 @@ def _install(wanted: str | None, helper: str, raw_stack: bool) -> None:
     hooks = Hooks(native, settings, dumper)
     _session = _Session(native, opened, hooks, dumper)
     if _fork_hooks is None:
-        _fork_hooks = ForkHooks(native, lambda: _session.hooks if _session is not None else None)
+        _fork_hooks = ForkHooks(native, _hooks)
         atexit.register(_at_exit)
     marks.attach(native)
     native.start_watcher()
@@ -139,6 +139,10 @@ def _configure(native: Any, opened: folder.Folder, wanted: str | None, helper: s
                 raise
             opened = folder.open_folder(wanted, environ)
     return opened
+
+
+def _hooks() -> Hooks | None:
+    return None if _session is None else _session.hooks
 
 
 def _dumper() -> Dumper | None:
