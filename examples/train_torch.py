@@ -1,8 +1,8 @@
 """A torch training loop that dies of a real fault inside libtorch.
 
 The dataset serves windows of a mapped shard without copying, as fast readers do (numpy array over an address, then
-torch.from_numpy), and unmaps the shard when its epoch's readers are thought to be done. One window is still in use: the next
-operator on it reads memory that is gone, deep inside libtorch, and Python never gets to raise anything.
+torch.from_numpy), and unmaps the shard when the epoch seems to be done with it. The windows are still used: the next
+operator on them reads memory that is gone, deep inside libtorch, and Python never gets to raise anything.
 """
 
 from __future__ import annotations
