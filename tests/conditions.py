@@ -94,8 +94,9 @@ needs_unprivileged = _needs(not IS_ROOT, "means nothing as root: root passes eve
 needs_torch = _needs(HAS_TORCH, "torch is not installed in this environment (the pinned build is a Python 3.11 one)")
 needs_gdb = _needs(shutil.which("gdb") is not None, "gdb is not installed")
 needs_elfutils = _needs(shutil.which("eu-addr2line") is not None, "elfutils (eu-addr2line) is not installed")
+# py-spy is a program, not a module; the environment's folder need not be on PATH.
 needs_py_spy = _needs(
-    importlib.util.find_spec("py_spy") is not None or shutil.which("py-spy") is not None, "py-spy is not installed"
+    shutil.which("py-spy") is not None or Path(sys.executable).with_name("py-spy").exists(), "py-spy is not installed"
 )
 needs_pystack = _needs(importlib.util.find_spec("pystack") is not None, "pystack is not installed")
 needs_aarch64_compiler = _needs(HAS_AARCH64, "aarch64-linux-gnu-gcc is not installed")

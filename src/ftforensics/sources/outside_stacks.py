@@ -1,8 +1,9 @@
 """All threads' stacks of a live process, taken from outside by py-spy or pystack (ptrace).
 
-py-spy first: it answers in a tenth of a second. pystack second: slower, but it also shows threads that Python does not
-know. Neither gives addresses. Both stop the process while they read; a tool that is cut at its deadline can leave it
-stopped (benfred/py-spy#390), which is undone here, and only when it was not stopped before.
+py-spy first: it answers in a tenth of a second for a plain program, in one second with libtorch loaded. It shows only
+threads that run Python, so that pystack adds the others. Neither gives addresses. Both stop the process while they
+read; a tool that is cut at its deadline can leave it stopped (benfred/py-spy#390), which is undone here, and only when
+it was not stopped before.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 class OutsideStacks(msgspec.Struct, frozen=True):
-    """tool: the one that answered, or the last one tried; threads: empty when `gap` says why; seconds: in all."""
+    """tool: which answered ("py-spy and pystack"), or refused; gap: why threads are missing; seconds: in all."""
 
     tool: str | None
     version: str | None
@@ -64,16 +65,17 @@ _TOOLS = (
 
 
 def outside_stacks(pid: int, host: Host) -> OutsideStacks:
-    """Ask the installed tools in turn; a refusal by the kernel ends the search, the next tool would meet it too."""
+    """Ask py-spy, and pystack when it failed or did not show every thread. A refusal by the kernel ends the search: the
+    next tool would meet it too."""
     seconds = 0.0
+    threads: list[HelperThread] = []
+    answered: list[str] = []
     complaints: list[str] = []
-    tried = None
     for tool in _TOOLS:
         program = _program(tool.name, host)
         if program is None:
             complaints.append(f"{tool.name} is not installed")
             continue
-        tried = tool.name
         stopped_before = _stopped(pid, host)
         try:
             done = host.run([program, *tool.arguments(pid)], tool.timeout)
@@ -81,22 +83,54 @@ def outside_stacks(pid: int, host: Host) -> OutsideStacks:
             complaints.append(str(refusal))
             continue
         seconds += done.seconds
-        if done.timed_out and not stopped_before and _stopped(pid, host):
+        if done.status != 0 and not stopped_before and _stopped(pid, host):
             with suppress(OSError):
                 os.kill(pid, signal.SIGCONT)
-        if done.status == 0:
-            try:
-                return OutsideStacks(tool.name, _version(tool.name), tool.parse(done.stdout), None, seconds)
-            except ValueError as error:
-                complaints.append(f"{tool.name}: {error}")
-                continue
-        complaints.append(f"{tool.name}: {_complaint(done, tool.timeout)}")
-        if not done.timed_out and tool.refused(done.stderr):
+        if done.status != 0 and not done.timed_out and tool.refused(done.stderr):
             gap = Gap("ptrace", f"the kernel did not let {tool.name} trace the process", _grant(host))
             return OutsideStacks(tool.name, _version(tool.name), [], gap, seconds)
+        try:
+            found = tool.parse(done.stdout) if done.status == 0 else []
+        except ValueError as error:
+            complaints.append(str(error))
+            continue
+        if not found:
+            complaints.append(f"{tool.name}: {_complaint(done, tool.timeout)}")
+            continue
+        answered.append(tool.name)
+        known = {thread.tid for thread in threads}
+        threads += [thread for thread in found if thread.tid not in known]
+        if not _missing(pid, threads, host):
+            break
     return OutsideStacks(
-        tried, _version(tried), [], Gap("stacks", "; ".join(complaints), None if tried else INSTALL), seconds
+        tool=" and ".join(answered) or None,
+        version=" and ".join(version for name in answered if (version := _version(name))) or None,
+        threads=threads,
+        gap=_shortfall(pid, threads, complaints, host),
+        seconds=seconds,
     )
+
+
+def _missing(pid: int, threads: list[HelperThread], host: Host) -> set[int]:
+    """Threads of the process whose stack nobody gave. py-spy leaves out those that never ran Python."""
+    try:
+        alive = {int(name) for name in host.names(f"/proc/{pid}/task") if name.isdigit()}
+    except Refusal:
+        return set()
+    return alive - {thread.tid for thread in threads}
+
+
+def _shortfall(pid: int, threads: list[HelperThread], complaints: list[str], host: Host) -> Gap | None:
+    not_installed = any(complaint.endswith("is not installed") for complaint in complaints)
+    if not threads:
+        return Gap("stacks", "; ".join(complaints) or "no thread was found", INSTALL if not_installed else None)
+    missing = _missing(pid, threads, host)
+    if not missing:
+        return None
+    why = (
+        f"{len(missing)} of {len(missing) + len(threads)} threads are not shown: {'; '.join(complaints) or 'not read'}"
+    )
+    return Gap("stacks", why, INSTALL if not_installed else None)
 
 
 def _program(name: str, host: Host) -> str | None:
@@ -109,10 +143,10 @@ def _program(name: str, host: Host) -> str | None:
     return None
 
 
-def _version(name: str | None) -> str | None:
+def _version(name: str) -> str | None:
     """Of the distribution in this environment; None for a tool from elsewhere on PATH."""
     try:
-        return metadata.version(name) if name else None
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 

@@ -142,7 +142,7 @@ def test_torch_version_file(text: str, version: str | None) -> None:
             "530.30.02",
         ),
         (
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build  (dvs-builder@U16)  Wed\n",
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build  (dvs@U16)  Wed\n",
             "570.124.06",
         ),
         ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57  Tue\n", "470.57"),

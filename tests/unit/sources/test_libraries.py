@@ -161,7 +161,10 @@ def test_nvjitlink_says_its_version_itself(machine: Machine) -> None:
 
 
 def test_nccl_says_its_version_itself(machine: Machine) -> None:
-    code = 'const char *a(void) { return "NCCL version %d.%d"; } const char *b(void) { return "NCCL version 2.27.5+cuda12.9"; }'
+    code = (
+        'const char *format(void) { return "NCCL version %d.%d"; }'
+        'const char *version(void) { return "NCCL version 2.27.5+cuda12.9"; }'
+    )
     path = machine.library("/home/u/nccl/libnccl.so.2", code)
     (library,) = machine.read(path)
     assert (library.version, library.how, library.origin) == ("2.27.5+cuda12.9", "text", "other")
