@@ -1,0 +1,346 @@
+/* CONTEXT: SIGNAL. What happens between a fatal signal and the process's death.
+
+   Entry (ftf_on_fault). Runs on the thread's alternate stack, maybe 10 KB without a guard page that another library put
+   there, so it needs little and switches at once to a prepared, guarded stack. One thread records: the first to put its
+   id into ftf.owner. Others that crash meanwhile wait, bounded. The recording thread may come here again:
+     - a step faulted: jump back to the sequencer, which goes on with the next step (ftf_step.h);
+     - the record is done and another library's handler, to which we handed the signal, hands it back: see the end.
+
+   Record (record_crash). First every other thread is held (ftf_hold.h), then the steps of the table below run, each
+   rendering into one buffer; only the sequencer writes, whole lines, so a step that fails leaves no bytes. The most
+   important comes first. Steps that run foreign code (libgcc's unwinder, CPython's dumper, an exception's what()) run in
+   a child that shares our memory, with a deadline. All in all FTF_BUDGET_MS at most, then what is left is skipped, and
+   `stages` says so. Last the crash reporter (ftf_reporter.h), bounded by FTF_REPORTER_MS, then `stages` and `end`.
+
+   End (hand_over). The process must die as it would have died without us. The handlers that stood before us run at most
+   once each, reached by giving the signal back to the kernel with their action installed (right mask, flags, stack), then
+   the default action. A hardware fault returns and the instruction faults again: only so the kernel writes its own line
+   and the core holds the true pc. A signal that somebody sent is queued again with its original siginfo
+   (rt_tgsigqueueinfo(2), allowed towards ourselves). There is no _exit() here.
+
+   Breaking the SIGNAL rule in any function reached from here turns a crash into a hang. */
+#include "ftf_handler.h"
+
+#include "ftf_arch.h"
+#include "ftf_cxx.h"
+#include "ftf_hold.h"
+#include "ftf_maps.h"
+#include "ftf_members.h"
+#include "ftf_peek.h"
+#include "ftf_python.h"
+#include "ftf_record.h"
+#include "ftf_reporter.h"
+#include "ftf_step.h"
+#include "ftf_unwind.h"
+
+static void write_line(const char *name, int64_t started)
+{
+    int result = ftf_record_write_line();
+    if (result != 0)
+        ftf_stage_add(name, ftf_clock_ns(CLOCK_MONOTONIC) - started, result, 0, -1);
+    ftf.line.used = 0;
+    ftf.line.overflow = false;
+}
+
+static bool budget_left(void)
+{
+    return ftf_clock_ns(CLOCK_MONOTONIC) - ftf.crash_ns < (int64_t)FTF_BUDGET_MS * 1000000;
+}
+
+/* A step whose line is complete when it returns. A failed step's line is written as null. */
+static void member(const char *name, void (*render)(void))
+{
+    struct ftf_step step = {name, render, 1000, false};
+    int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
+    if (!budget_left()) {
+        ftf_stage_add(name, 0, FTF_SKIPPED, 0, -1);
+        return;
+    }
+    if (ftf_step_run(&step) != FTF_OK) {
+        ftf.line.used = 0;
+        ftf.line.overflow = false;
+        return;
+    }
+    write_line(name, started);
+}
+
+static void maps(void) { ftf_maps_read(); }
+
+static void head(void)
+{
+    ftf_member_schema();
+    ftf_member_time();
+    ftf_member_process();
+    ftf_member_signal();
+    ftf_member_registers();
+}
+
+static void walk(const char *name, void (*unwind)(void), bool sandboxed)
+{
+    struct ftf_step step = {name, unwind, sandboxed ? 1500 : 1000, sandboxed};
+    int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
+    if (!budget_left()) {
+        ftf_stage_add(name, 0, FTF_SKIPPED, 0, -1);
+        return;
+    }
+    ftf.walk.count = 0;
+    ftf.walk.trust = "";
+    ftf_step_run(&step);
+    if (ftf.walk.trust[0] == 0)
+        return;
+    ftf_member_walk(name); /* what a cut unwinder had found is kept */
+    write_line(name, started);
+}
+
+static void python(const char *name, void (*dump)(void))
+{
+    struct ftf_step step = {name, dump, 1500, true};
+    int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
+    const char *refusal = budget_left() ? ftf_python_refusal() : "no time left";
+    if (refusal) {
+        ftf_stage_add(name, 0, FTF_SKIPPED, refusal, -1);
+        return;
+    }
+    ftf_python_prepare();
+    if (ftf_step_run(&step) != FTF_OK) {
+        ftf.dumper_broken = true;
+        ftf_python_collect();
+    }
+    ftf_member_dump(name);
+    write_line(name, started);
+}
+
+static void exception(void)
+{
+    struct ftf_step step = {"cxx_exception", ftf_cxx_read_exception, 500, true};
+    int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
+    ftf.exception.found = false;
+    if (ftf.signal == SIGABRT && ftf.cxa_count > 0 && budget_left())
+        ftf_step_run(&step);
+    ftf_member_exception();
+    write_line("cxx_exception", started);
+}
+
+/* faulthandler's own dump prints nothing once its guard is stuck: put our copy where it would have printed. */
+static void stand_in_for_faulthandler(void)
+{
+    if (ftf.dumper_broken && ftf.user_faulthandler_fd >= 0 && ftf.dump_text_used > 0)
+        ftf_write(ftf.user_faulthandler_fd, ftf.dump_text, ftf.dump_text_used);
+}
+
+static void no_descriptor(int error)
+{
+    static const char text[] = "ftforensics: no crash record could be opened in the run folder or /tmp\n";
+    if (error != 0)
+        ftf_write(2, text, sizeof text - 1);
+}
+
+static bool returns_by_fault(int sig, const siginfo_t *info, const void *context);
+static const struct ftf_action *next_action(int sig, bool visit);
+
+static void record_crash(void *unused)
+{
+    (void)unused;
+    stack_t nested = {.ss_sp = ftf.nested_stack.base, .ss_size = ftf.nested_stack.size};
+    ftf_sigaltstack(&nested, &ftf.original_stack);
+    ftf_hold_threads();
+    ftf_deadline_create();
+
+    int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
+    int opened = ftf_record_open();
+    ftf_stage_add("open", ftf_clock_ns(CLOCK_MONOTONIC) - started, opened, 0, -1);
+    no_descriptor(opened);
+
+    member("head", head);
+    struct ftf_step read_maps = {"read_maps", maps, 1000, false};
+    ftf_step_run(&read_maps);
+    member("marks", ftf_member_marks);
+    member("abort_message", ftf_member_abort_message);
+    exception();
+    walk("native", ftf_unwind_tables, true);
+    python("python", ftf_python_dump_current);
+    member("code", ftf_member_code);
+    walk("native_frame_pointer", ftf_unwind_frame_pointers, false);
+    walk("native_scan", ftf_unwind_scan, false);
+    python("python_threads", ftf_python_dump_all);
+    member("stack", ftf_member_stack);
+    member("other_crashers", ftf_member_crashers);
+    member("signals_seen", ftf_member_signals_seen);
+    member("handlers", ftf_member_handlers);
+    member("job", ftf_member_job);
+    member("limits", ftf_member_limits);
+    member("libraries", ftf_member_inventory);
+    int missing = ftf_hold_wait(10);
+    if (missing > 0)
+        ftf_stage_add("held", 0, FTF_SKIPPED, "threads not held", missing);
+    member("threads", ftf_member_threads);
+    member("modules", ftf_member_modules);
+    member("status", ftf_member_status);
+    member("maps", ftf_member_maps);
+    ftf_reporter_run();
+
+    ftf.line.used = 0;
+    ftf.line.overflow = false;
+    ftf_member_stages();
+    write_line("stages", ftf.crash_ns);
+    const struct ftf_action *next = next_action(ftf.signal, false);
+    ftf_member_end(next ? "chain" : returns_by_fault(ftf.signal, ftf.info, ftf.context) ? "refault" : "requeue",
+                   next ? (uint64_t)(uintptr_t)next->handler : 0);
+    write_line("end", ftf.crash_ns);
+    stand_in_for_faulthandler();
+
+    ftf_deadline_delete();
+    ftf_sigaltstack(&ftf.original_stack, 0);
+    ftf.done_ns = ftf_clock_ns(CLOCK_MONOTONIC);
+    __atomic_store_n(&ftf.progress, FTF_DONE, __ATOMIC_RELEASE);
+}
+
+/* ---- the end ---- */
+
+/* Will the same instruction fault again when the handler returns? x86's SI_KERNEL also stands for a signal frame that the
+   kernel could not build (force_sigsegv): that does not recur, and such a thread's last trap is none of these. */
+static bool returns_by_fault(int sig, const siginfo_t *info, const void *context)
+{
+    if (ftf_was_sent(info) || sig == SIGABRT)
+        return false;
+    if (sig == SIGBUS && info->si_code == 5) /* BUS_MCEERR_AO: a warning, no instruction failed */
+        return false;
+    if (info->si_code == SI_KERNEL)
+        return ftf_context_trapped(context);
+    return true;
+}
+
+/* faulthandler re-raises and dies; with it alone behind us the others may stay held. */
+static const struct ftf_action *next_action(int sig, bool visit)
+{
+    struct ftf_chain *chain = &ftf.chains[ftf_fault_index(sig)];
+    for (int i = chain->count - 1; i >= 0; i--) {
+        struct ftf_chained *entry = &chain->entries[i];
+        if ((uintptr_t)entry->action.handler <= 1)
+            return 0; /* default or ignored: nothing older would have run */
+        if (entry->visited || entry->action.handler == ftf_on_fault)
+            continue;
+        entry->visited = visit;
+        return &entry->action;
+    }
+    return 0;
+}
+
+static void hand_over(int sig, siginfo_t *info, void *context)
+{
+    static const struct ftf_action standard;
+    const struct ftf_action *next = next_action(sig, true);
+    ftf_sigaction(sig, next ? next : &standard, 0);
+    if (next)
+        /* A foreign handler may wait for other threads; the main thread stays held a little, so that the process does not
+           end as if nothing had happened. A sent signal may be survived: nobody is held. */
+        ftf_hold_release(ftf_was_sent(info) && sig != SIGABRT ? 2 : 1);
+    if (!returns_by_fault(sig, info, context) && ftf_requeue(ftf_getpid(), ftf_gettid(), sig, info) != 0)
+        ftf_tgkill(ftf_getpid(), ftf_gettid(), sig);
+}
+
+/* ---- the entry ---- */
+
+static uint64_t identity(int pid, int tid) { return (uint64_t)(uint32_t)pid << 32 | (uint32_t)tid; }
+
+/* Sent to a process that ignores it: nothing happens, as without us. */
+static bool is_ignored(int sig, const siginfo_t *info)
+{
+    const struct ftf_chain *chain = &ftf.chains[ftf_fault_index(sig)];
+    return ftf_was_sent(info) && chain->count > 0 &&
+           (void *)chain->entries[chain->count - 1].action.handler == (void *)SIG_IGN;
+}
+
+static bool become_owner(int pid, int tid)
+{
+    uint64_t mine = identity(pid, tid);
+    for (;;) {
+        uint64_t owner = __atomic_load_n(&ftf.owner, __ATOMIC_ACQUIRE);
+        if (owner == mine)
+            return false;
+        /* Another process's id: a vfork child crashed in our memory and is gone, or we are such a child. */
+        if (owner != 0 && owner >> 32 == (uint64_t)(uint32_t)pid)
+            return false;
+        if (__atomic_compare_exchange_n(&ftf.owner, &owner, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return true;
+    }
+}
+
+static void begin(int sig, siginfo_t *info, void *context, int pid)
+{
+    ftf.crash_ns = ftf_clock_ns(CLOCK_MONOTONIC);
+    ftf.foreign_process = pid != ftf.pid;
+    ftf.signal = sig;
+    ftf.info = info;
+    ftf.context = context;
+    ftf.stage_count = 0;
+    ftf.recovery_armed = false;
+    ftf.output_fd = -1;
+    __atomic_store_n(&ftf.release, 0, __ATOMIC_RELEASE);
+    for (int i = 0; i < FTF_FAULT_SIGNALS; i++)
+        for (int k = 0; k < ftf.chains[i].count; k++)
+            ftf.chains[i].entries[k].visited = false;
+    __atomic_store_n(&ftf.progress, FTF_RECORDING, __ATOMIC_RELEASE);
+}
+
+/* A library that chains by calling a one-argument handler, or that re-installed us with signal(), leaves garbage in the
+   other two (breakpad repairs the same). Then we know the place, not the fault. */
+static void complete_arguments(int sig, siginfo_t **info, void **context, uint64_t pc, uint64_t fp)
+{
+    static siginfo_t unknown_info;
+    static ucontext_t unknown_context;
+    int number = 0;
+    uint8_t byte;
+    if (!ftf_peek((uint64_t)(uintptr_t)*info, &number, sizeof number) || number != sig) {
+        unknown_info.si_signo = sig;
+        unknown_info.si_code = SI_TKILL;
+        unknown_info.si_pid = ftf_getpid();
+        *info = &unknown_info;
+    }
+    if (!ftf_peek((uint64_t)(uintptr_t)*context, &byte, 1) ||
+        !ftf_peek((uint64_t)(uintptr_t)*context + sizeof(ucontext_t) - 1, &byte, 1)) {
+        ftf_context_set(&unknown_context, pc, fp + 16, fp);
+        *context = &unknown_context;
+    }
+}
+
+void ftf_on_fault(int sig, siginfo_t *info, void *context)
+{
+    int pid = ftf_getpid();
+    int tid = ftf_gettid();
+    complete_arguments(sig, &info, &context, (uint64_t)(uintptr_t)__builtin_return_address(0),
+                       (uint64_t)(uintptr_t)__builtin_frame_address(0));
+    if (is_ignored(sig, info))
+        return;
+    if (become_owner(pid, tid)) {
+        begin(sig, info, context, pid);
+        ftf.signal_return = (uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0));
+        ftf_call_on_stack(ftf.crash_stack.base + ftf.crash_stack.size, record_crash, 0);
+        hand_over(sig, info, context);
+        return;
+    }
+    uint64_t owner = __atomic_load_n(&ftf.owner, __ATOMIC_ACQUIRE);
+    if (owner == identity(pid, tid)) {
+        if (__atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) == FTF_DONE) {
+            hand_over(sig, info, context);
+            return;
+        }
+        if (ftf_was_sent(info) && info->si_pid != pid)
+            return; /* somebody kills us while we die already */
+        ftf_step_recover(sig);
+        /* No step was running: we broke between two of them. Die rather than loop. */
+        hand_over(sig, info, context);
+        return;
+    }
+    ftf_hold_second_crasher(FTF_SECOND_CRASHER_MS);
+    hand_over(sig, info, context);
+}
+
+struct ftf_action ftf_fault_action(void)
+{
+    struct ftf_action action = {ftf_on_fault, SA_SIGINFO | SA_ONSTACK | SA_NODEFER | ftf.restorer_flag, ftf.restorer,
+                                ~UINT64_C(0)};
+    for (int i = 0; i < FTF_FAULT_SIGNALS; i++) /* a fault while its signal is blocked kills at once */
+        action.mask &= ~ftf_signal_bit(ftf_fault_signals[i]);
+    return action;
+}

@@ -1,0 +1,320 @@
+/* CONTEXT: NORMAL. The method table of ftforensics._native and the conversion of arguments, nothing else. Documented in
+   src/ftforensics/_native.pyi. Uses the stable ABI of CPython 3.10. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "ftf_altstack.h"
+#include "ftf_hook.h"
+#include "ftf_install.h"
+#include "ftf_ownership.h"
+#include "ftf_state.h"
+#include "ftf_symtab.h"
+#include "ftf_watcher.h"
+#include "ftf_wrap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A NULL-terminated array of borrowed pointers into `sequence` (a fresh tuple the caller keeps). NULL on error. */
+static char **borrow_list(PyObject *sequence, PyObject **keep)
+{
+    *keep = PySequence_Tuple(sequence);
+    if (!*keep)
+        return 0;
+    Py_ssize_t count = PyTuple_Size(*keep);
+    char **list = calloc((size_t)count + 1, sizeof *list);
+    if (!list) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t length;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(*keep, i), &list[i], &length) != 0) {
+            free(list);
+            return 0;
+        }
+    }
+    return list;
+}
+
+static PyObject *native_install(PyObject *self, PyObject *args)
+{
+    const char *directory, *stem, *members;
+    Py_ssize_t members_size;
+    PyObject *sequences[4], *kept[4] = {0};
+    char **lists[4] = {0};
+    int raw_stack;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "yyy#OOOOp", &directory, &stem, &members, &members_size, &sequences[0], &sequences[1],
+                          &sequences[2], &sequences[3], &raw_stack))
+        return 0;
+    bool ok = true;
+    for (int i = 0; i < 4 && ok; i++) {
+        lists[i] = borrow_list(sequences[i], &kept[i]);
+        ok = lists[i] != 0;
+    }
+    if (ok) {
+        struct ftf_config config = {
+            .directory = directory,
+            .stem = stem,
+            .static_members = members,
+            .static_size = (size_t)members_size,
+            .helper_argv = lists[0],
+            .helper_env = lists[1],
+            .inventory_argv = lists[2],
+            .memory_usage_file = lists[3][0] ? lists[3][0] : "",
+            .memory_limit_file = lists[3][0] && lists[3][1] ? lists[3][1] : "",
+            .raw_stack = raw_stack,
+        };
+        const char *failed = "install";
+        int result = ftf_install(&config, &failed);
+        if (result != 0) {
+            errno = -result;
+            PyErr_SetFromErrnoWithFilename(PyExc_OSError, failed);
+            ok = false;
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        free(lists[i]);
+        Py_XDECREF(kept[i]);
+    }
+    if (!ok)
+        return 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_uninstall(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    ftf_uninstall();
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_is_installed(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyBool_FromLong(ftf.installed);
+}
+
+static PyObject *native_record_path(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (!ftf.installed)
+        Py_RETURN_NONE;
+    return PyBytes_FromString(ftf.path);
+}
+
+static PyObject *native_set_python_dumper(PyObject *self, PyObject *args)
+{
+    int current, all, fd;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iii", &current, &all, &fd))
+        return 0;
+    int result = ftf_set_python_dumper(current, all, fd);
+    if (result != 0) {
+        errno = -result;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_set_faulthandler_fd(PyObject *self, PyObject *args)
+{
+    int fd;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &fd))
+        return 0;
+    ftf.user_faulthandler_fd = fd;
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_set_python_state(PyObject *self, PyObject *args)
+{
+    int state;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &state))
+        return 0;
+    ftf.python_state = state >= 0 && state <= 2 ? state : 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_set_phase(PyObject *self, PyObject *args)
+{
+    PyObject *sequence, *kept;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O", &sequence))
+        return 0;
+    char **names = borrow_list(sequence, &kept);
+    if (names) {
+        int depth = 0;
+        ftf.phase_depth = 0;
+        for (; names[depth] && depth < FTF_PHASE_DEPTH; depth++) {
+            strncpy(ftf.phases[depth], names[depth], FTF_PHASE_SIZE - 1);
+            ftf.phases[depth][FTF_PHASE_SIZE - 1] = 0;
+        }
+        ftf.phase_ns = ftf_clock_ns(CLOCK_MONOTONIC);
+        ftf.phase_depth = depth;
+    }
+    free(names);
+    Py_XDECREF(kept);
+    if (!names)
+        return 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_set_step(PyObject *self, PyObject *args)
+{
+    long long step;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "L", &step))
+        return 0;
+    ftf.step = step;
+    ftf.has_step = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_set_note(PyObject *self, PyObject *args)
+{
+    const char *text;
+    Py_ssize_t size;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y#", &text, &size))
+        return 0;
+    if (size > FTF_NOTE_SIZE - 1)
+        size = FTF_NOTE_SIZE - 1;
+    memcpy(ftf.note, text, (size_t)size);
+    ftf.note[size] = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_check_handlers(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (ftf.installed)
+        ftf_install_refresh();
+    return PyLong_FromLong(ftf_ownership_check());
+}
+
+static PyObject *native_check_thread(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (ftf.installed)
+        ftf_altstack_check();
+    Py_RETURN_NONE;
+}
+
+static int start_pending(void *unused)
+{
+    (void)unused;
+    if (ftf.installed)
+        ftf_watcher_start();
+    return 0;
+}
+
+static PyObject *native_start_watcher(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    start_pending(0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_start_watcher_later(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (ftf.installed && Py_AddPendingCall(start_pending, 0) != 0)
+        ftf_watcher_start(); /* the queue is full: better a warning than no watcher */
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_stop_watcher(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    ftf_watcher_stop();
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_after_fork_child(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (ftf.installed) {
+        ftf_altstack_check();
+        if (Py_AddPendingCall(start_pending, 0) != 0)
+            ftf_watcher_start();
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_threads_started(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromLong(ftf_altstack_count());
+}
+
+static PyObject *native_test_hook(PyObject *self, PyObject *args)
+{
+    static const struct {
+        const char *name;
+        int kind;
+    } kinds[] = {{"segv", SIGSEGV}, {"bus", SIGBUS},         {"ill", SIGILL},           {"abrt", SIGABRT},
+                 {"fpe", SIGFPE},   {"hang", FTF_HOOK_HANG}, {"malloc", FTF_HOOK_MALLOC}, {"kill", FTF_HOOK_KILL}};
+    const char *step, *kind;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ss", &step, &kind))
+        return 0;
+    int number = 0;
+    for (size_t i = 0; i < FTF_LENGTH(kinds); i++)
+        if (strcmp(kinds[i].name, kind) == 0)
+            number = kinds[i].kind;
+    if ((number == 0 && kind[0] != 0) || strlen(step) >= sizeof ftf_hooks[0].step)
+        return PyErr_Format(PyExc_ValueError, "unknown trouble %s for step %s", kind, step);
+    struct ftf_hook *slot = 0;
+    for (int i = FTF_MAX_HOOKS - 1; i >= 0; i--)
+        if (strcmp(ftf_hooks[i].step, step) == 0 || (!slot && ftf_hooks[i].kind == 0))
+            slot = &ftf_hooks[i];
+    if (!slot)
+        return PyErr_Format(PyExc_ValueError, "all %d test hooks are taken", FTF_MAX_HOOKS);
+    strcpy(slot->step, step);
+    slot->kind = number;
+    Py_RETURN_NONE;
+}
+
+/* Runs last in Py_FinalizeEx: faulthandler has by then put back what it had found, maybe over us. */
+static void after_finalization(void)
+{
+    ftf.python_state = 2;
+    ftf_install_recheck();
+}
+
+static PyMethodDef methods[] = {
+    {"install", native_install, METH_VARARGS, 0},
+    {"uninstall", native_uninstall, METH_NOARGS, 0},
+    {"is_installed", native_is_installed, METH_NOARGS, 0},
+    {"record_path", native_record_path, METH_NOARGS, 0},
+    {"set_python_dumper", native_set_python_dumper, METH_VARARGS, 0},
+    {"set_faulthandler_fd", native_set_faulthandler_fd, METH_VARARGS, 0},
+    {"set_python_state", native_set_python_state, METH_VARARGS, 0},
+    {"set_phase", native_set_phase, METH_VARARGS, 0},
+    {"set_step", native_set_step, METH_VARARGS, 0},
+    {"set_note", native_set_note, METH_VARARGS, 0},
+    {"check_handlers", native_check_handlers, METH_NOARGS, 0},
+    {"check_thread", native_check_thread, METH_NOARGS, 0},
+    {"start_watcher", native_start_watcher, METH_NOARGS, 0},
+    {"start_watcher_later", native_start_watcher_later, METH_NOARGS, 0},
+    {"stop_watcher", native_stop_watcher, METH_NOARGS, 0},
+    {"after_fork_child", native_after_fork_child, METH_NOARGS, 0},
+    {"threads_started", native_threads_started, METH_NOARGS, 0},
+    {"wrap_method", ftf_wrap_method, METH_VARARGS, 0},
+    {"test_hook", native_test_hook, METH_VARARGS, 0},
+    {"nearest_symbols", ftf_nearest_symbols, METH_VARARGS, 0},
+    {0, 0, 0, 0},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", 0, -1, methods, 0, 0, 0, 0};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    static bool registered;
+    if (!registered)
+        registered = Py_AtExit(after_finalization) == 0;
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,82 @@
+/* CONTEXT: NORMAL. See ftf_watcher.h. */
+#include "ftf_watcher.h"
+
+#include "ftf_altstack.h"
+#include "ftf_install.h"
+#include "ftf_inventory.h"
+#include "ftf_ownership.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#define PERIOD_NS 100000000
+#define SURVIVED_NS INT64_C(3000000000)
+
+static pthread_t thread;
+static bool running;
+static uint32_t stop;
+
+/* A signal that somebody sent can be survived: the job's own handler returned. After a fault there is no coming back, and
+   taking the signal again would run handlers twice. */
+static bool survived(void)
+{
+    return __atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) == FTF_DONE &&
+           ((int)(ftf.owner >> 32) != ftf.pid ||
+            (ftf.info->si_code <= 0 && ftf.info->si_pid != ftf.pid &&
+             ftf_clock_ns(CLOCK_MONOTONIC) - ftf.done_ns > SURVIVED_NS));
+}
+
+static void *watch(void *unused)
+{
+    (void)unused;
+    __atomic_store_n(&ftf.watcher_tid, ftf_gettid(), __ATOMIC_RELEASE);
+    prctl(PR_SET_NAME, "ftforensics");
+    while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+        struct timespec pause = {0, PERIOD_NS};
+        ftf_futex(&stop, FUTEX_WAIT_PRIVATE, 0, &pause);
+        if (survived())
+            ftf_install_rearm();
+        if (__atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) != FTF_IDLE)
+            continue;
+        ftf_ownership_check();
+        ftf_inventory_tick();
+    }
+    return 0;
+}
+
+int ftf_watcher_start(void)
+{
+    pthread_attr_t attributes;
+    sigset_t all, old;
+    if (running)
+        return 0;
+    __atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 256 * 1024);
+    int result = pthread_create(&thread, &attributes, watch, 0);
+    pthread_attr_destroy(&attributes);
+    if (result == EINVAL) /* a process with much static TLS needs more */
+        result = pthread_create(&thread, 0, watch, 0);
+    pthread_sigmask(SIG_SETMASK, &old, 0);
+    running = result == 0;
+    return -result;
+}
+
+void ftf_watcher_stop(void)
+{
+    if (!running)
+        return;
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    ftf_futex(&stop, FUTEX_WAKE_PRIVATE, 1, 0);
+    pthread_join(thread, 0);
+    running = false;
+    ftf.watcher_tid = 0;
+}
+
+void ftf_watcher_forget(void)
+{
+    running = false;
+    ftf_inventory_forget();
+}
