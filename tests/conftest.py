@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from conditions import PYTHONS, ROOT, Interpreter
 
 # Tests below these folders load the extension; the others must run without a compiler.

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from toolchain import CSRC, TOOLCHAINS, Toolchain, context
 
 from conditions import ROOT
+from toolchain import CSRC, TOOLCHAINS, Toolchain, context
 
 EXTENSION = ROOT / "src" / "ftforensics" / "_native.abi3.so"
 

@@ -11,9 +11,9 @@ import fnmatch
 from pathlib import Path
 
 import pytest
-from toolchain import CSRC, NATIVE, TOOLCHAINS, Toolchain, allowed_symbols, context, sources
 
 from conditions import HAS_AARCH64
+from toolchain import CSRC, NATIVE, TOOLCHAINS, Toolchain, allowed_symbols, context, sources
 
 
 def allowed(symbol: str) -> bool:
