@@ -1,6 +1,6 @@
-"""Stands in for the extension and writes down how it was called; a test's program imports it before ftforensics.
+"""Stands in for the extension and writes down how it was called: a test's program imports it before ftforensics.
 
-Only for the Python side's own decisions (order, arguments, undoing). What the extension does is tested with the real one.
+For the Python side's own decisions (order, arguments, undoing). What the extension does is tested with the real one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,282 @@
+"""The job does not notice: everything here is compared with the same program without us."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from jobs import Jobs
+
+from conditions import Interpreter
+
+# Each program prints what it sees; the print must be the same with and without capture.
+PROGRAMS = {
+    "signal table": """
+        import signal
+        for number in sorted(signal.valid_signals()):
+            print(int(number), signal.getsignal(number))
+        """,
+    "asyncio signal handlers": """
+        import asyncio, os, signal
+        async def main():
+            got, seen = asyncio.Event(), []
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+                loop.add_signal_handler(number, lambda n=number: (seen.append(n), got.set()))
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+                got.clear(); os.kill(os.getpid(), number); await asyncio.wait_for(got.wait(), 20)
+            print(seen)
+        asyncio.run(main())
+        """,
+    "a handler of the job's own, and its return value": """
+        import os, signal
+        seen = []
+        print(signal.signal(signal.SIGTERM, lambda n, f: seen.append(n)))
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(seen, signal.signal(signal.SIGTERM, signal.SIG_DFL) is not None)
+        """,
+    "keyboard interrupt": """
+        import os, signal, time
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(20)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+    "fatal signals of the job's own": """
+        import os, signal
+        for number in (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT):
+            print(signal.signal(number, signal.SIG_IGN))
+            print(signal.getsignal(number))
+        """,
+    "exec'd children start with clean dispositions": """
+        import os, subprocess, sys
+        def masks(pid):
+            return [line for line in open(f"/proc/{pid}/status") if line.startswith(("SigBlk", "SigIgn", "SigCgt"))]
+        print(subprocess.run(["/bin/cat", "/proc/self/status"], capture_output=True, text=True).stdout.split("SigQ")[1])
+        """,
+    "sigwait, sigmask and real-time signals": """
+        import os, signal, threading
+        print(signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, 64]))
+        os.kill(os.getpid(), 64)
+        print(signal.sigwait([64]))
+        print(signal.sigpending())
+        print(signal.pthread_sigmask(signal.SIG_SETMASK, []))
+        """,
+    "real-time signals still kill": """
+        import os
+        pid = os.fork()
+        if pid == 0:
+            os.kill(os.getpid(), 64)
+        print(os.waitpid(pid, 0)[1])
+        """,
+    "system calls are interrupted and restarted as before": """
+        import os, select, signal, time
+        signal.signal(signal.SIGUSR1, lambda n, f: None)
+        # PEP 475 restarts; siginterrupt decides for the C library
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        signal.signal(signal.SIGALRM, lambda n, f: print("alarm"))
+        started = time.monotonic(); select.select([], [], [], 0.2); print(time.monotonic() - started >= 0.2)
+        class Stop(Exception): pass
+        def stop(n, f): raise Stop
+        signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        r, w = os.pipe()
+        try:
+            os.read(r, 1)
+        except Stop:
+            print("stopped")
+        """,
+    "terminal": """
+        import os, sys
+        print([os.isatty(fd) for fd in (0, 1, 2)], sys.stdout.isatty())
+        """,
+    "descriptors 3 to 19 stay free": """
+        import os
+        print([n for n in range(3, 20) if os.path.exists(f"/proc/self/fd/{n}")])
+        r, w = os.pipe(); print(r, w)
+        """,
+    "children": """
+        import os, signal
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("no children")
+        print(signal.getsignal(signal.SIGCHLD))
+        """,
+    "traceback of an import error": """
+        import sys, traceback
+        sys.path.insert(0, "")
+        open("broken.py", "w").write("import json\\nraise KeyError('x')\\n")
+        try:
+            import broken
+        except KeyError:
+            print(traceback.format_exc())
+        open("broken.so", "w").write("no library")
+        sys.modules.pop("broken"); import os; os.remove("broken.py")
+        try:
+            import broken
+        except ImportError:
+            print([frame.name for frame in traceback.extract_tb(sys.exc_info()[2])])
+        """,
+    "traceback in a thread": """
+        import threading, traceback
+        def hook(args):
+            print([frame.name for frame in traceback.extract_tb(args.exc_traceback)])
+        threading.excepthook = hook
+        t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()
+        """,
+    "environment": "import os; print(sorted(os.environ))",
+    "warnings": """
+        import sys, warnings
+        warnings.simplefilter("error")
+        import json, threading, multiprocessing, asyncio, ctypes
+        print("quiet")
+        """,
+    "faulthandler": """
+        import faulthandler, sys
+        print(faulthandler.is_enabled())
+        faulthandler.enable(); print(faulthandler.is_enabled()); print(faulthandler.disable(), faulthandler.disable())
+        faulthandler.dump_traceback(file=sys.stdout)
+        faulthandler.register(34 + 3, file=sys.stdout); import os; os.kill(os.getpid(), 37)
+        """,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_sees_the_same(name: str, python: Interpreter, jobs: Jobs) -> None:
+    code = PROGRAMS[name]
+    # a first line of the same length as ours keeps line numbers equal
+    without = jobs.run(python, "\n" + code, install=None)
+    with_us = jobs.run(python, code, install='ftforensics.install(helper="none")')
+    blank = str(jobs.folder)
+    clean = [
+        (run.status, run.out.replace(str(run.folder), blank), run.err.replace(str(run.folder), blank))
+        for run in (without, with_us)
+    ]
+    assert without.out, without.err
+    assert clean[0] == clean[1]
+
+
+def test_nohup_stays(python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        import os, signal
+        os.kill(os.getpid(), signal.SIGHUP)
+        print("alive", signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
+        """
+    done = jobs.run(python, code, prepare=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None)
+    assert (done.status, done.out, done.err) == (0, "alive True\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR1])
+def test_a_sent_signal_kills_with_the_same_status(number: int, python: Interpreter, jobs: Jobs) -> None:
+    code = f"import os, time; os.kill(os.getpid(), {int(number)}); time.sleep(20)"
+    assert jobs.run(python, code, install=None).status == jobs.run(python, code).status == -number
+
+
+def test_fork_warns_nobody(python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        import os
+        for _ in range(50):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        print("quiet")
+        """
+    done = jobs.run(python, code, flags=("-W", "error::DeprecationWarning"))
+    assert (done.status, done.out, done.err) == (0, "quiet\n", "")
+
+
+def test_a_terminal_stays_one(python: Interpreter, jobs: Jobs) -> None:
+    leader, follower = os.openpty()
+    try:
+        code = "import os; print([os.isatty(fd) for fd in (0, 1, 2)], os.ttyname(0) != '')"
+        done = jobs.run(python, code, prepare=lambda: os.dup2(follower, 0) and None)
+        assert done.out == "[True, False, False] True\n"
+    finally:
+        os.close(leader)
+        os.close(follower)
+
+
+def test_the_extra_thread_takes_no_signal(python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        import os
+        main = os.getpid()
+        for tid in os.listdir("/proc/self/task"):
+            if int(tid) != main:
+                blocked = next(l for l in open(f"/proc/self/task/{tid}/status") if l.startswith("SigBlk"))
+                # all but KILL, STOP and the two that glibc keeps for itself
+                missing = ~int(blocked.split()[1], 16) & 0xffffffffffffffff
+                print(missing & ~(1 << 8 | 1 << 18 | 1 << 31 | 1 << 32))
+        """
+    assert jobs.run(python, code).out == "0\n"
+
+
+def test_clean_exits_leave_nothing(python: Interpreter, jobs: Jobs) -> None:
+    for code in ("pass", "import sys; sys.exit(3)", "raise KeyError", "import os, sys; sys.stdout.close()"):
+        done = jobs.run(python, code)
+        assert [path.name for path in done.folder.iterdir()] == ["program.py"], done.err
+
+
+def test_uninstall_leaves_the_dispositions_as_they_were(python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        def caught():
+            return [l for l in open("/proc/self/status") if l.startswith(("SigCgt", "SigIgn", "SigBlk", "Threads"))]
+        import os
+        before, opened = caught(), sorted(os.listdir("/proc/self/fd"))
+        import ftforensics
+        for _ in range(3):
+            ftforensics.install(helper="none"); assert caught() != before; ftforensics.uninstall()
+            assert caught() == before, (caught(), before)
+            assert sorted(os.listdir("/proc/self/fd")) == opened
+        print(os.listdir())
+        """
+    done = jobs.run(python, code, install=None)
+    assert (done.out, done.err) == ("['program.py']\n", "")
+
+
+CORE = """
+import ctypes, os, signal, sys
+kind = sys.argv[1]
+if kind == "fault":
+    ctypes.string_at(16)
+elif kind == "sent":
+    os.kill(os.getpid(), signal.SIGSEGV)
+else:
+    os.abort()
+"""
+
+
+def core_facts(path: Path) -> tuple[object, ...]:
+    """(pr_cursig, si_signo, si_code, si_addr of a fault, type) from the notes of a core file: NT_PRSTATUS 1 and
+    NT_SIGINFO 0x53494749 (linux/elf.h), read without a debugger."""
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        found: dict[str, object] = {}
+        for segment in elf.iter_segments("PT_NOTE"):
+            for note in segment.iter_notes():
+                data = note["n_descdata"] if "n_descdata" in note else note["n_desc"]
+                raw = data if isinstance(data, bytes) else None
+                if note["n_type"] in ("NT_SIGINFO", 0x53494749):
+                    raw = raw or elf.stream.getvalue()
+                    number, _, code = (int.from_bytes(raw[i : i + 4], "little", signed=True) for i in (0, 4, 8))
+                    found["siginfo"] = (number, code, int.from_bytes(raw[16:24], "little") if code > 0 else None)
+        return elf["e_type"], found.get("siginfo")
+
+
+@pytest.mark.parametrize("kind", ["fault", "sent", "abort"])
+def test_a_core_file_is_the_same_in_kind(kind: str, python: Interpreter, jobs: Jobs) -> None:
+    if Path("/proc/sys/kernel/core_pattern").read_text().strip() != "core":
+        pytest.skip("the kernel does not write `core` into the working directory here")
+    unlimited = -1
+    without = jobs.run(python, CORE, kind, install=None, core=unlimited)
+    with_us = jobs.run(python, CORE, kind, core=unlimited)
+    assert without.status == with_us.status
+    cores = [next(run.folder.glob("core*")) for run in (without, with_us)]
+    assert core_facts(cores[0]) == core_facts(cores[1])
+    assert len(with_us.records) == 1
