@@ -18,8 +18,9 @@ HEADINGS = ("What it means", "How it is told apart", "What to do", "Seen in the 
 
 
 class Kind(str, Enum):
-    """What a cause excludes. Two KILLERs, or two OWN_FAULTs, cannot both have ended one process; a CIRCUMSTANCE goes with any other
-    cause and comes behind it; the RESIDUAL is the answer when nothing more specific is at least likely."""
+    """What a cause excludes. Two KILLERs, or two OWN_FAULTs, cannot both have ended one process; a CIRCUMSTANCE goes
+    with any other cause and comes behind it; the RESIDUAL is the answer when nothing more specific is at least likely.
+    """
 
     KILLER = "killer"
     OWN_FAULT = "own fault"

@@ -45,7 +45,10 @@ def python_text(frame: PythonFrame) -> str:
 
 
 def longest_repeat(names: Sequence[str]) -> tuple[str, int] | None:
-    """The name that is most often on the stack, and how often, when recursion is plain: more than half of at least 20."""
+    """The name that is most often on the stack, and how often, when recursion is plain.
+
+    Plain: 20 times or more, or more than half of at least 20 frames (two functions that call each other).
+    """
     if len(names) < 20:
         return None
     counts: dict[str, int] = {}

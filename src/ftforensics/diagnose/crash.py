@@ -44,6 +44,4 @@ def _gaps(record: CrashRecord) -> list[Gap]:
         gaps.append(Gap("crash", f"the native stack is cut: the {walk.unwinder or 'unwinder'} stopped early"))
     if record.python is not None and record.python.truncated:
         gaps.append(Gap("crash", "the Python stack is cut"))
-    if record.core is not None and record.limits is not None and record.limits.core == 0:
-        gaps.append(Gap("core", "no core file: the limit was 0", "ulimit -c unlimited"))
     return gaps

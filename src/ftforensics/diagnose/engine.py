@@ -33,8 +33,8 @@ class _Judged(msgspec.Struct, frozen=True):
 def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     """The diagnosis of a case of crash records.
 
-    Among several records the root is the earliest own fault; a process that another one ended is collateral of it. A case without
-    records is undecided and says so.
+    Among several records the root is the earliest own fault; a process that another one ended is collateral of it.
+    A case without records is undecided and says so.
     """
     judged = sorted((_judge(prepare(record, resolve)) for record in case.records), key=_earliest)
     if not judged:

@@ -1,4 +1,4 @@
-"""Frames with names. The one place where the diagnosis asks the symbols layer, behind a function that a test replaces."""
+"""Frames with names: the one place where the diagnosis asks the symbols layer, behind a function that tests replace."""
 
 from __future__ import annotations
 

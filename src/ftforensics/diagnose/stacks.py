@@ -1,10 +1,10 @@
 """One stack out of three: native frames, Python frames, and what is only machinery between them.
 
-Since CPython 3.11 one C call of the eval loop runs many Python frames, so native and Python frames cannot be paired one
-by one from the outside. What holds in every version: the Python frames of a thread, all of them, are run by its eval-loop
-frames, in the same order. So the first run of eval frames stands for the innermost Python frames, and where there are
-several runs (Python called C++ called Python) the outer runs get one Python frame for each of their eval frames, counted from the
-outside, and the innermost run gets the rest.
+Since CPython 3.11 one C call of the eval loop runs many Python frames, so native and Python frames cannot be paired
+one by one from the outside. What holds in every version: the Python frames of a thread, all of them, are run by its
+eval-loop frames, in the same order. So the first run of eval frames stands for the innermost Python frames, and where
+there are several runs (Python called C++ called Python) the outer runs get one Python frame for each of their eval
+frames, counted from the outside, and the innermost run gets the rest.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ _EVAL = (
     "PyEval_EvalFrameEx",
 )
 _PLUMBING = (
-    "_PyEval_", "PyEval_", "_PyFunction_", "_PyObject_", "PyObject_", "_PyVectorcall", "PyVectorcall_", "method_vectorcall",
-    "cfunction_", "slot_tp_", "type_call", "builtin_", "partial_", "run_mod", "run_eval_code_obj", "pyrun_", "_PyRun_", "PyRun_",
-    "Py_RunMain", "Py_BytesMain", "Py_Main", "pymain_", "object_vacall", "vectorcall_", "thread_run", "pythread_wrapper", "call_function",
-    "do_call_core", "classmethoddescr_", "wrapperdescr_", "bounded_lru_cache_", "context_run", "gen_send_ex", "gen_iternext", "PyIter_", "main",
+    "_PyEval_", "PyEval_", "_PyFunction_", "_PyObject_", "PyObject_", "_PyVectorcall", "PyVectorcall_",
+    "method_vectorcall", "cfunction_", "slot_tp_", "type_call", "builtin_", "partial_", "run_mod",
+    "run_eval_code_obj", "pyrun_", "_PyRun_", "PyRun_", "Py_RunMain", "Py_BytesMain", "Py_Main", "pymain_",
+    "object_vacall", "vectorcall_", "thread_run", "pythread_wrapper", "call_function", "do_call_core",
+    "classmethoddescr_", "wrapperdescr_", "bounded_lru_cache_", "context_run", "gen_send_ex", "gen_iternext",
+    "PyIter_", "main",
 )  # fmt: skip
 _THREAD_START = (
     "__libc_start_main", "__libc_start_call_main", "_start", "start_thread", "clone", "clone3", "__clone", "__clone3",

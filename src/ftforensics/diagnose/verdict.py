@@ -36,7 +36,7 @@ def weigh(crash: Crash, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
     if not specific:
         residual = next((pair for pair in sure if pair[0].kind is Kind.RESIDUAL), None)
         if residual is None:
-            return Weighed(_undecided(crash, mechanism, listed), listed, None)
+            return Weighed(_undecided(crash, mechanism), listed, None)
         return _decided(residual[1], listed, mechanism)
     best_cause, best = specific[0]
     rivals = [
@@ -62,7 +62,7 @@ def _decided(best: Finding, listed: Sequence[Finding], mechanism: str | None) ->
     return Weighed(verdict, [finding for finding in listed if finding is not best], best)
 
 
-def _undecided(crash: Crash, mechanism: str | None, listed: Sequence[Finding]) -> Verdict:
+def _undecided(crash: Crash, mechanism: str | None) -> Verdict:
     signal = crash.record.signal
     if signal is None:
         return Verdict("unknown", None, None, "undecided", "How the process ended is not in the record.", mechanism)

@@ -1,4 +1,7 @@
-"""What the crash reporter (the process started at the crash) saw: schema `ftforensics.helper/1`, file `*.helper.json`."""
+"""What the crash reporter, the process started at the crash, saw.
+
+Schema `ftforensics.helper/1`, file `*.helper.json`.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ftforensics.model.basics import Address, Cite, Gap
 
 
 class Mechanism(str, Enum):
-    """"null" means an address below 64 KiB: a null pointer plus a member offset or a small index."""
+    """ "null" means an address below 64 KiB: a null pointer plus a member offset or a small index."""
 
     NULL_READ = "null-read"
     NULL_WRITE = "null-write"

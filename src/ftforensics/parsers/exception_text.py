@@ -10,7 +10,7 @@ _LONG_STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::al
 
 
 def exception_type(mangled: str) -> str:
-    """"St13runtime_error" -> "std::runtime_error". What cannot be demangled is given back as it is."""
+    """ "St13runtime_error" -> "std::runtime_error". What cannot be demangled is given back as it is."""
     if mangled in _BUILTIN:
         return _BUILTIN[mangled]
     try:

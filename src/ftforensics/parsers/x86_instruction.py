@@ -37,7 +37,7 @@ class MemoryOperand(msgspec.Struct, frozen=True):
     implicit: bool = False
 
     def address(self, registers: Mapping[str, int]) -> int | None:
-        """The 64-bit address, None when a part of it is unknown. `rip` in `registers` must be the *next* instruction's."""
+        """The 64-bit address, None when a part of it is unknown. `rip` of `registers`: the *next* instruction's."""
         if self.vector_index or self.segment in ("fs", "gs"):
             return None  # the bases of fs and gs are not among the saved registers
         total = self.displacement
@@ -63,8 +63,8 @@ class MemoryOperand(msgspec.Struct, frozen=True):
 
 class Instruction(msgspec.Struct, frozen=True):
     """length: bytes; flow: "call", "jump", "return" or None; stack: it pushes or pops; divides: div or idiv;
-    privileged: only the kernel may (general protection in a user program); trap: "ud2", "int3" and the like, put there on purpose;
-    alignment: bytes the operand must be aligned to, or the CPU faults; features: CPU flags it needs;
+    privileged: only the kernel may (general protection in a user program); trap: "ud2", "int3" and the like, put there
+    on purpose; alignment: bytes the operand must be aligned to, or the CPU faults; features: CPU flags it needs;
     target: the register that a call or jump goes through."""
 
     length: int
@@ -227,7 +227,8 @@ _POP = MemoryOperand("rsp", access="read", implicit=True)
 _SOURCE = MemoryOperand("rsi", access="read", implicit=True)
 _TARGET = MemoryOperand("rdi", access="write", implicit=True)
 _STRING = {
-    0xA4: (_SOURCE, _TARGET), 0xA5: (_SOURCE, _TARGET), 0xAA: (_TARGET,), 0xAB: (_TARGET,), 0xAC: (_SOURCE,), 0xAD: (_SOURCE,),
+    0xA4: (_SOURCE, _TARGET), 0xA5: (_SOURCE, _TARGET), 0xAA: (_TARGET,), 0xAB: (_TARGET,),
+    0xAC: (_SOURCE,), 0xAD: (_SOURCE,),
     0xA6: (_SOURCE, msgspec.structs.replace(_TARGET, access="read")),
     0xA7: (_SOURCE, msgspec.structs.replace(_TARGET, access="read")),
     0xAE: (msgspec.structs.replace(_TARGET, access="read"),), 0xAF: (msgspec.structs.replace(_TARGET, access="read"),),
@@ -348,7 +349,8 @@ def _control_flow(stream: _Bytes, prefixes: _Prefixes, opcode: int, wide: int) -
 
 
 _NO_MODRM_0F = (
-    {0x05, 0x06, 0x07, 0x08, 0x09, 0x0B, 0x0E, 0x77, 0xA0, 0xA1, 0xA2, 0xA8, 0xA9, 0xAA} | set(range(0x30, 0x38)) | set(range(0xC8, 0xD0))
+    {0x05, 0x06, 0x07, 0x08, 0x09, 0x0B, 0x0E, 0x77, 0xA0, 0xA1, 0xA2, 0xA8, 0xA9, 0xAA}
+    | set(range(0x30, 0x38)) | set(range(0xC8, 0xD0))
 )  # fmt: skip
 _IMMEDIATE_0F = {0x70, 0x71, 0x72, 0x73, 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0xC6}
 _WRITES_0F = {0x11, 0x13, 0x17, 0x29, 0x2B, 0x7F, 0xC3, 0xD6, 0xE7} | set(range(0x90, 0xA0))
@@ -457,6 +459,54 @@ def _vex(stream: _Bytes, prefixes: _Prefixes, lead: int) -> Instruction:
     return _finish(stream, modrm, access, alignment=(32 if length else 16) if aligned else None, features=features)
 
 
+# EVEX memory operands narrower than the vector, by opcode (SDM vol. 2, 2.7.5 and the instructions' tuple types).
+_FIXED_SIZE = {
+    (1, 0x12): 8, (1, 0x13): 8, (1, 0x16): 8, (1, 0x17): 8, (1, 0xD6): 8, (1, 0xC4): 2,
+    (2, 0x18): 4, (2, 0x19): 8, (2, 0x1A): 16, (2, 0x1B): 32, (2, 0x58): 4, (2, 0x59): 8, (2, 0x5A): 16, (2, 0x5B): 32,
+    (2, 0x78): 1, (2, 0x79): 2, (3, 0x14): 1, (3, 0x15): 2, (3, 0x20): 1, (3, 0x21): 4, (3, 0x0A): 4, (3, 0x0B): 8,
+    (3, 0x18): 16, (3, 0x19): 16, (3, 0x38): 16, (3, 0x39): 16, (3, 0x1A): 32, (3, 0x1B): 32, (3, 0x3A): 32,
+    (3, 0x3B): 32,
+}  # fmt: skip
+_ONE_ELEMENT = (
+    {(1, opcode) for opcode in (0x2A, 0x6E, 0x7B)}
+    | {(2, opcode) for opcode in (0x2D, 0x43, 0x4D, 0x4F, 0x62, 0x63, 0x88, 0x89, 0x8A, 0x8B, 0xCB, 0xCD)}
+    | {(2, opcode) for opcode in range(0x99, 0xC0, 2) if opcode & 15 >= 9}
+    | {(3, opcode) for opcode in (0x16, 0x22, 0x27, 0x51, 0x55, 0x57, 0x67)}
+)
+# vpmovsx, vpmovzx, vpmovus, vpmovs, vpmov: the memory side is this fraction of the vector
+_EXTENSIONS = {0: 2, 1: 4, 2: 8, 3: 2, 4: 4, 5: 2}
+
+
+def _memory_size(table: int, opcode: int, pp: int, element: int, vector: int) -> int:
+    """Bytes of the memory operand, by which an EVEX instruction's 8-bit displacement is multiplied."""
+    if table == 1 and opcode == 0x12 and pp in (2, 3):
+        return vector if pp == 2 or vector > 16 else 8
+    if table == 1 and opcode == 0x16 and pp == 2:
+        return vector
+    if (table, opcode) in _FIXED_SIZE:
+        return _FIXED_SIZE[table, opcode]
+    if (table, opcode) in _ONE_ELEMENT:
+        return element
+    if table == 1 and opcode == 0x7E:
+        return 8 if pp == 2 else element
+    if table == 1 and opcode in (0x2E, 0x2F):
+        return 8 if pp == 1 else 4
+    if table in (1, 5) and pp >= 2 and (opcode in (0x10, 0x11, 0x2C, 0x2D, 0x51, 0xC2) or 0x58 <= opcode <= 0x5F):
+        return (8 if pp == 3 else 4) if table == 1 else 2  # scalars
+    if table == 1 and opcode in (0xD1, 0xD2, 0xD3, 0xE1, 0xE2, 0xF1, 0xF2, 0xF3):
+        return 16  # the shift count
+    halves = {(1, 0x5A, 0), (1, 0xE6, 2), (2, 0x13, 1), (3, 0x1D, 1)}
+    if (table, opcode, pp) in halves:
+        return vector // 2
+    if (
+        table == 2
+        and ((pp == 2 and opcode >> 4 in (1, 2, 3)) or (pp == 1 and opcode >> 4 in (2, 3)))
+        and opcode & 15 < 6
+    ):
+        return vector // _EXTENSIONS[opcode & 15]
+    return vector
+
+
 def _evex(stream: _Bytes, prefixes: _Prefixes) -> Instruction:
     p0, p1, p2 = stream.next(), stream.next(), stream.next()
     if p0 & 0x08 or not p1 & 0x04:
@@ -466,11 +516,9 @@ def _evex(stream: _Bytes, prefixes: _Prefixes) -> Instruction:
     x, b = (p0 >> 6 & 1) ^ 1, (p0 >> 5 & 1) ^ 1
     opcode = stream.next()
     scalar = table in (1, 5) and pp >= 2 and (opcode in (0x10, 0x11, 0x2A, 0x2C, 0x2D, 0x51) or 0x58 <= opcode <= 0x5F)
-    # The 8-bit displacement counts in units of the memory operand's size (SDM vol. 2, 2.7.5). The full-vector size
-    # is right for the moves and arithmetic that make up nearly all EVEX memory accesses.
-    element = 8 if wide else 4
     gather = table == 2 and (0x90 <= opcode <= 0x93 or 0xA0 <= opcode <= 0xA3)
-    unit = element if broadcast or scalar or gather else 16 << min(length, 2)
+    element = 8 if wide else 4
+    unit = element if broadcast or gather else _memory_size(table, opcode, pp, element, 16 << min(length, 2))
     modrm = _ModRM(stream, prefixes, disp8_scale=unit, vector_index=gather, x=x, b=b)
     if table == 3 or (table == 1 and opcode in _VECTOR_IMMEDIATES_0F):
         stream.skip(1)

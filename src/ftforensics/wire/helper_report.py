@@ -11,7 +11,10 @@ SCHEMA = "ftforensics.helper/1"
 
 
 def read_helper_report(data: bytes) -> HelperReport | Gap:
-    """The report, or a Gap that says why the file gives none. It is written whole and renamed, so a cut file is no report."""
+    """The report, or a Gap that says why the file gives none.
+
+    It is written whole and then renamed: unlike a record, a cut one is no report.
+    """
     try:
         report = msgspec.json.decode(data, type=HelperReport)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

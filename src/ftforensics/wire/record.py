@@ -1,9 +1,9 @@
 """Reads a crash record, whole or cut at any byte.
 
 csrc/ftf_handler.c writes one JSON object with one top-level member per line and each line ends with ",\\n", so that
-what was on disk when the process died is a run of complete lines and at most one torn one. A record that went
-through `jq` is the same object with other white space. Nothing here raises on bad input: a member, or an element deep in one, that
-cannot be used is dropped and told as a `Loss`.
+what was on disk when the process died is a run of complete lines and at most one torn one. A record that went through
+`jq` is the same object with other white space. Nothing here raises on bad input: a member, or an element deep in one,
+that cannot be used is dropped and told as a `Loss`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NotARecord(msgspec.Struct, frozen=True):
         return f"not a crash record: {self.why}"
 
 
-RecordReading = Union[ReadRecord, NewerSchema, NotARecord]
+RecordReading = ReadRecord | NewerSchema | NotARecord
 
 
 class _Refused(Exception):
@@ -284,12 +284,15 @@ def _salvage_struct(value: Any, struct: type[msgspec.Struct], path: str, line: i
 
 
 def _address(value: Any) -> Address:
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if isinstance(value, str):
+        try:
+            number = int(value[:32], 16)
+        except ValueError:
+            raise _Refused(f"{value[:32]!r} is not a hex number") from None
+    elif isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    else:
         raise _Refused(f"expected a hex string, got {type(value).__name__}")
-    try:
-        number = int(value[:32], 16) if isinstance(value, str) else value
-    except ValueError:
-        raise _Refused(f"{value[:32]!r} is not a hex number") from None
     if not 0 <= number < 2**64:
         raise _Refused("not a 64-bit address")
     return Address(number)

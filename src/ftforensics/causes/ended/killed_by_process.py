@@ -2,16 +2,17 @@
 
 ## What it means
 
-The program did nothing wrong: some other process, named by its pid, sent it a signal that ends it. That may be a person with `kill`, a launcher, a
-watchdog, or a script. Even a "segmentation fault" can be sent this way; it is then no fault.
+The program did nothing wrong: some other process, named by its pid, sent it a signal that ends it. That may be a
+person with `kill`, a launcher, a watchdog, or a script. Even a "segmentation fault" can be sent this way; it is then
+no fault.
 
 ## How it is told apart
 
-The kernel tells the receiver of a signal where it comes from. With `si_code` SI_USER (kill) or SI_TKILL (tgkill) the kernel fills in the
-sender's pid itself and lets no sender write another one, so a sender's pid different from every pid of this process is proven: the kernel is the authority, and it
-names this process and the other one. With SI_QUEUE the sender may write any pid, so that is only likely. A signal raised by the process
-itself, also one passed on by another library's handler, is never counted here. Pid 0 means: from outside this
-container's process namespace.
+The kernel tells the receiver of a signal where it comes from. With `si_code` SI_USER (kill) or SI_TKILL (tgkill) the
+kernel fills in the sender's pid itself and lets no sender write another one, so a sender's pid different from every
+pid of this process is proven: the kernel is the authority, and it names this process and the other one. With SI_QUEUE
+the sender may write any pid, so that is only likely. A signal raised by the process itself, also one passed on by
+another library's handler, is never counted here. Pid 0 means: from outside this container's process namespace.
 
 ## What to do
 
@@ -27,8 +28,8 @@ container's process namespace.
 
 ## References
 
-- man 2 kill, man 2 tgkill, man 3 sigqueue, man 2 sigaction (si_code, si_pid); Linux kernel/signal.c, do_rt_sigqueueinfo: a foreign si_code of
-  zero or above, or SI_TKILL, is refused
+- man 2 kill, man 2 tgkill, man 3 sigqueue, man 2 sigaction (si_code, si_pid); Linux kernel/signal.c,
+  do_rt_sigqueueinfo: a foreign si_code of zero or above, or SI_TKILL, is refused
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def check(crash: Crash) -> Iterator[Finding]:
     yield Finding(
         cause="killed-by-process",
         confidence=Confidence.LIKELY if forgeable else Confidence.PROVEN,
-        summary=f"{signal.name or 'A signal'} was sent by {sender} (uid {signal.sender.uid}); the program itself did not fault.",
+        summary=f"{signal.name or 'A signal'} was sent by {sender} (uid {signal.sender.uid}); "
+        "the program itself did not fault.",
         supports=[*supports, *filter(None, (top_python(crash),))],
         remedies=[Remedy(f"Find out what {sender} was", f"ps -fp {signal.sender.pid}" if signal.sender.pid else None)],
     )

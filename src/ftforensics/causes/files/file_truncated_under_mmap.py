@@ -2,22 +2,23 @@
 
 ## What it means
 
-The program reads a file through `mmap` (safetensors, memory-mapped datasets, `torch.load(mmap=True)`, executables and libraries), and somebody
-cut or rewrote that file meanwhile. A page that the mapping promises is no longer behind it, so the kernel answers the access with
-SIGBUS.
+The program reads a file through `mmap` (safetensors, memory-mapped datasets, `torch.load(mmap=True)`, executables and
+libraries), and somebody cut or rewrote that file meanwhile. A page that the mapping promises is no longer behind it,
+so the kernel answers the access with SIGBUS.
 
 ## How it is told apart
 
-SIGBUS with BUS_ADRERR at an address inside a mapping of a file on a disk. That is likely. It is proven when the file's length, taken by the crashing
-process itself, ends before the page that was touched: kernel, map and file then agree. When the page lies inside the file,
-truncation is ruled out; a full or failing disk, or a network file system that lost its server, is left. Files in /dev/shm
-belong to `shm-exhausted` unless their length says otherwise.
+SIGBUS with BUS_ADRERR at an address inside a mapping of a file on a disk. That is likely. It is proven when the
+file's length, taken by the crashing process itself, ends before the page that was touched: kernel, map and file then
+agree. When the page lies inside the file, truncation is ruled out; a full or failing disk, or a network file system
+that lost its server, is left. Files in /dev/shm belong to `shm-exhausted` unless their length says otherwise.
 
 ## What to do
 
 1. Never write over a file that others have mapped: write a new one beside it and rename it over the old name.
 2. Give each job its own copy of a dataset cache, or make the cache read-only.
-3. On network file systems read the file instead of mapping it (`torch.load(mmap=False)`, `datasets` with `keep_in_memory=True`).
+3. On network file systems read the file instead of mapping it (`torch.load(mmap=False)`, `datasets` with
+   `keep_in_memory=True`).
 
 ## Seen in the field
 

@@ -2,20 +2,21 @@
 
 ## What it means
 
-Data loader workers hand their batches over through files in /dev/shm, a file system in memory with a limit of its own: 64 MB in a
-container unless asked otherwise. Such a file is created at once and filled page by page; when the limit (or the memory behind it) is reached,
-touching the next page ends the process with SIGBUS.
+Data loader workers hand their batches over through files in /dev/shm, a file system in memory with a limit of its
+own: 64 MB in a container unless asked otherwise. Such a file is created at once and filled page by page; when the
+limit (or the memory behind it) is reached, touching the next page ends the process with SIGBUS.
 
 ## How it is told apart
 
-SIGBUS with BUS_ADRERR at an address inside a mapping of a file in /dev/shm, of a memfd, or of another file in memory: likely. Such a file cut short by somebody else
-looks the same unless its length was recorded, so proven is not given; with the length known, an access beyond the end counts as
-`file-truncated-under-mmap`. torch 2.x preallocates and usually raises "No space left on device" instead; the Python exception then
-carries the same cause.
+SIGBUS with BUS_ADRERR at an address inside a mapping of a file in /dev/shm, of a memfd, or of another file in memory:
+likely. Such a file cut short by somebody else looks the same unless its length was recorded, so proven is not given;
+with the length known, an access beyond the end counts as `file-truncated-under-mmap`. torch 2.x preallocates and
+usually raises "No space left on device" instead; the Python exception then carries the same cause.
 
 ## What to do
 
-1. Give the container more: `docker run --shm-size=16g`, or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` at /dev/shm.
+1. Give the container more: `docker run --shm-size=16g`, or `--ipc=host`; in Kubernetes an `emptyDir` with `medium:
+   Memory` at /dev/shm.
 2. Use fewer workers or a smaller `prefetch_factor`; or `torch.multiprocessing.set_sharing_strategy("file_system")`.
 3. Remove what dead jobs left behind in /dev/shm.
 

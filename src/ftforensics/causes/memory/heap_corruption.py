@@ -3,26 +3,29 @@
 ## What it means
 
 Native code wrote past the end of a block, used a block after freeing it, freed it twice, or freed what was never
-allocated. glibc's allocator noticed when it next looked at its own lists and ended the process. The code that is on the stack is
-often innocent: it only made the next call to `malloc` or `free`.
+allocated. glibc's allocator noticed when it next looked at its own lists and ended the process. The code that is on
+the stack is often innocent: it only made the next call to `malloc` or `free`.
 
 ## How it is told apart
 
-The process aborted itself with one of the allocator's own messages, or from the allocator's error path. That is likely, not proven: the
-allocator saw that its lists are inconsistent, but damaged hardware makes them so too, and the message does not say who did it.
-A segmentation fault inside `malloc` or `free` is only possible.
+The process aborted itself with one of the allocator's own messages, or from the allocator's error path. That is
+likely, not proven: the allocator saw that its lists are inconsistent, but damaged hardware makes them so too, and the
+message does not say who did it. A segmentation fault inside `malloc` or `free` is only possible.
 
 ## What to do
 
-1. Run with `MALLOC_CHECK_=3 MALLOC_PERTURB_=165`: the failure moves closer to the culprit. An AddressSanitizer build or valgrind finds it.
-2. Look for two copies of one C++ library (libstdc++, jemalloc and glibc mixed): memory allocated by one and freed by the other.
+1. Run with `MALLOC_CHECK_=3 MALLOC_PERTURB_=165`: the failure moves closer to the culprit. An AddressSanitizer build
+   or valgrind finds it.
+2. Look for two copies of one C++ library (libstdc++, jemalloc and glibc mixed): memory allocated by one and freed by
+   the other.
 3. Rebuild extensions against the installed torch: a wrong layout of a class writes beyond its end.
 4. When it happens on one node only, test that node's memory.
 
 ## Seen in the field
 
 - "free(): invalid pointer" at import, with an extension that brings its own libstdc++.
-- "double free or corruption (!prev)" or "corrupted size vs. prev_size" a random number of steps after a custom CUDA operator ran.
+- "double free or corruption (!prev)" or "corrupted size vs. prev_size" a random number of steps after a custom CUDA
+  operator ran.
 
 ## References
 
@@ -42,8 +45,9 @@ from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.OWN_FAULT
 _ALLOCATOR = (
-    "malloc", "free", "cfree", "calloc", "realloc", "__libc_malloc", "__libc_free", "__libc_calloc", "__libc_realloc", "_int_malloc",
-    "_int_free", "_int_free_merge_chunk", "_int_realloc", "_int_memalign", "unlink_chunk", "malloc_consolidate", "tcache_get", "tcache_put",
+    "malloc", "free", "cfree", "calloc", "realloc", "__libc_malloc", "__libc_free", "__libc_calloc",
+    "__libc_realloc", "_int_malloc", "_int_free", "_int_free_merge_chunk", "_int_realloc", "_int_memalign",
+    "unlink_chunk", "malloc_consolidate", "tcache_get", "tcache_put",
 )  # fmt: skip
 _ACCESSES = (
     Mechanism.NULL_READ, Mechanism.NULL_WRITE, Mechanism.WILD_READ, Mechanism.WILD_WRITE, Mechanism.NON_CANONICAL,

@@ -2,21 +2,22 @@
 
 ## What it means
 
-A library was built for a newer processor than the one it runs on (AVX-512, AMX, AVX2, ...), or the virtual machine hides the feature from
-its guest. The processor refuses the instruction and the process ends with SIGILL.
+A library was built for a newer processor than the one it runs on (AVX-512, AMX, AVX2, ...), or the virtual machine
+hides the feature from its guest. The processor refuses the instruction and the process ends with SIGILL.
 
 ## How it is told apart
 
-SIGILL at an instruction that belongs to a feature, and the processor's own list (`flags` in /proc/cpuinfo) lacks that feature: likely.
-Without the list it is only possible. It is never proven from one record: a jump into the middle of data can look like
-such an instruction too. When the list *has* the feature, this cause is ruled out; then the code bytes are damaged, or the
-operating system has not enabled the feature.
+SIGILL at an instruction that belongs to a feature, and the processor's own list (`flags` in /proc/cpuinfo) lacks that
+feature: likely. Without the list it is only possible. It is never proven from one record: a jump into the middle of
+data can look like such an instruction too. When the list *has* the feature, this cause is ruled out; then the code
+bytes are damaged, or the operating system has not enabled the feature.
 
 ## What to do
 
 1. Install a build of the library for this processor, or build it here without `-march=native`.
 2. In a virtual machine pass the processor through (`-cpu host`, "host-passthrough").
-3. Libraries that choose at run time can be told: `ATEN_CPU_CAPABILITY=default` for torch, `DNNL_MAX_CPU_ISA=AVX2` for oneDNN, `OPENBLAS_CORETYPE=Haswell`.
+3. Libraries that choose at run time can be told: `ATEN_CPU_CAPABILITY=default` for torch, `DNNL_MAX_CPU_ISA=AVX2` for
+   oneDNN, `OPENBLAS_CORETYPE=Haswell`.
 4. On mixed clusters request nodes of one processor generation.
 
 ## Seen in the field

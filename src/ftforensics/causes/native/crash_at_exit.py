@@ -2,18 +2,21 @@
 
 ## What it means
 
-The work was done, or Python was already leaving, and a destructor, an `atexit` function or a thread that was still running touched something that
-had been taken down before it. Results written before are usually whole; the exit status is not.
+The work was done, or Python was already leaving, and a destructor, an `atexit` function or a thread that was still
+running touched something that had been taken down before it. Results written before are usually whole; the exit
+status is not.
 
 ## How it is told apart
 
-The process had begun to exit: its own state says so (`process.python` is "exiting" or "finalized"), or the exit path of the C library or
-of the interpreter is on the stack. That is likely. It says *when*, so another cause that says *why* comes before it.
+The process had begun to exit: its own state says so (`process.python` is "exiting" or "finalized"), or the exit path
+of the C library or of the interpreter is on the stack. That is likely. It says *when*, so another cause that says
+*why* comes before it.
 
 ## What to do
 
 1. Check that the last checkpoint and the logs are complete: if they are, the run itself was good.
-2. End in order: `dist.destroy_process_group()`, shut data loaders and loggers down, delete models and CUDA tensors before the script's end.
+2. End in order: `dist.destroy_process_group()`, shut data loaders and loggers down, delete models and CUDA tensors
+   before the script's end.
 3. Join threads you started; daemon threads that run C++ code are cut off in the middle.
 
 ## Seen in the field
@@ -40,7 +43,8 @@ from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.CIRCUMSTANCE
 _EXIT_PATH = (
-    "Py_FinalizeEx", "_Py_Finalize", "Py_Finalize", "__run_exit_handlers", "_dl_fini", "__cxa_finalize", "exit", "_dl_call_fini",
+    "Py_FinalizeEx", "_Py_Finalize", "Py_Finalize", "__run_exit_handlers", "_dl_fini", "__cxa_finalize", "exit",
+    "_dl_call_fini",
 )  # fmt: skip
 _STATES = {
     "exiting": "atexit functions had begun to run",

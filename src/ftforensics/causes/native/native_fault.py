@@ -2,26 +2,31 @@
 
 ## What it means
 
-Machine code in this process did something the processor or the C library does not allow: it used a pointer that is null,
-freed or overwritten, ran an instruction that does not exist, divided by zero, or gave up by itself with `abort()`. Python
-cannot catch this; the process is ended by the signal. This cause is the plain statement of that fact: nothing more specific could be shown.
+Machine code in this process did something the processor or the C library does not allow: it used a pointer that is
+null, freed or overwritten, ran an instruction that does not exist, divided by zero, or gave up by itself with
+`abort()`. Python cannot catch this; the process is ended by the signal. This cause is the plain statement of that
+fact: nothing more specific could be shown.
 
 ## How it is told apart
 
 The signal came from the hardware or was raised by the process itself, and no other cause is at least likely. It is
-never called proven: that a fault happened is certain, but a fault is not yet a reason. `verdict.mechanism` says what kind of access it was.
+never called proven: that a fault happened is certain, but a fault is not yet a reason. `verdict.mechanism` says what
+kind of access it was.
 
 ## What to do
 
-1. Read the merged stack from the top. The first frame that is not libc, libstdc++ or the interpreter names the library to look at.
+1. Read the merged stack from the top. The first frame that is not libc, libstdc++ or the interpreter names the
+   library to look at.
 2. If that library is an extension built for another version of torch or CUDA, reinstall or rebuild it.
-3. Run again with `CUDA_LAUNCH_BLOCKING=1` when the top frames are in CUDA libraries: the Python line is then the right one.
+3. Run again with `CUDA_LAUNCH_BLOCKING=1` when the top frames are in CUDA libraries: the Python line is then the
+   right one.
 4. Run with a debug allocator (`MALLOC_CHECK_=3`, or an AddressSanitizer build) when a wild pointer turns up in a
    different place every time.
 
 ## Seen in the field
 
-- "exitcode -11" of torchrun without any traceback: the most frequent question with the fewest answers, for want of a native stack.
+- "exitcode -11" of torchrun without any traceback: the most frequent question with the fewest answers, for want of a
+  native stack.
 - Extensions compiled against another torch, called with tensors whose layout has changed.
 
 ## References

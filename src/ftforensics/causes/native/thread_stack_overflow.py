@@ -7,23 +7,25 @@ The page below the stack is kept empty on purpose, and touching it ends the proc
 
 ## How it is told apart
 
-The fault address lies in the guard just below the stack of the crashing thread (for the main thread: in the hole below
-`[stack]`, with the stack grown to its limit), and the stack pointer is there too. That is likely. It is proven only when the
-stack pointer itself stands at or below the stack's last page *and* the faulting instruction is a push, a call or an access
-through the stack pointer *and* the memory map shows the guard or the limit: then the processor's fault address, its registers and the kernel's map
-of this process say the same thing, and a stray pointer cannot be mistaken for it.
-A fault near a stack whose pointer is far from its end is another bug.
+The fault address lies in the guard just below the stack of the crashing thread (for the main thread: in the hole
+below `[stack]`, with the stack grown to its limit), and the stack pointer is there too. That is likely. It is proven
+only when the stack pointer itself stands at or below the stack's last page *and* the faulting instruction is a push,
+a call or an access through the stack pointer *and* the memory map shows the guard or the limit: then the processor's
+fault address, its registers and the kernel's map of this process say the same thing, and a stray pointer cannot be
+mistaken for it. A fault near a stack whose pointer is far from its end is another bug.
 
 ## What to do
 
 1. Find the function that repeats in the stack: endless recursion is a bug to fix, not a limit to raise.
-2. Deep but finite recursion (autograd through very long chains, deeply nested models, `pickle` of linked structures): detach or cut the chain.
-3. Otherwise raise the limit: `ulimit -s unlimited` for the main thread, `threading.stack_size(512 << 20)` before the thread starts, `OMP_STACKSIZE`
-   for OpenMP threads.
+2. Deep but finite recursion (autograd through very long chains, deeply nested models, `pickle` of linked structures):
+   detach or cut the chain.
+3. Otherwise raise the limit: `ulimit -s unlimited` for the main thread, `threading.stack_size(512 << 20)` before the
+   thread starts, `OMP_STACKSIZE` for OpenMP threads.
 
 ## Seen in the field
 
-- `loss` summed over many steps without `detach()`: the backward pass, or the release of the graph, recurses once per step.
+- `loss` summed over many steps without `detach()`: the backward pass, or the release of the graph, recurses once per
+  step.
 - `sys.setrecursionlimit()` raised far above what the C stack holds, on Python before 3.12.
 - Freed chains of CUDA tensors shared between processes, at exit.
 

@@ -2,20 +2,22 @@
 
 ## What it means
 
-C++ code threw an exception that no caller handles, that escaped a `noexcept` function or a destructor, or that was thrown in a
-thread of its own. The C++ runtime then calls `std::terminate`, which aborts the process. Had it been thrown on a
-path called from Python, pybind11 would have turned it into a Python exception.
+C++ code threw an exception that no caller handles, that escaped a `noexcept` function or a destructor, or that was
+thrown in a thread of its own. The C++ runtime then calls `std::terminate`, which aborts the process. Had it been
+thrown on a path called from Python, pybind11 would have turned it into a Python exception.
 
 ## How it is told apart
 
-SIGABRT raised by the process itself, with `std::terminate` on the stack or an exception in flight in the crashing thread. It is proven when both are
-there: the process's own exception record names the exception, and the stack shows the runtime ending the process for it. With only
-one of the two it is likely: an exception in flight alone may have been under way to a handler that aborted for another reason.
+SIGABRT raised by the process itself, with `std::terminate` on the stack or an exception in flight in the crashing
+thread. It is proven when both are there: the process's own exception record names the exception, and the stack shows
+the runtime ending the process for it. With only one of the two it is likely: an exception in flight alone may have
+been under way to a handler that aborted for another reason.
 
 ## What to do
 
 1. Read the exception's text: it usually names the real problem (a CUDA error, a failed connection, no memory).
-2. When the crashing thread is a watchdog of NCCL, the collective that timed out is the place to look, not the watchdog.
+2. When the crashing thread is a watchdog of NCCL, the collective that timed out is the place to look, not the
+   watchdog.
 3. `TORCH_SHOW_CPP_STACKTRACES=1` adds where it was thrown to the exceptions of torch.
 
 ## Seen in the field

@@ -138,7 +138,10 @@ def _unexplained_protection(machine: Machine, cite: Cite) -> MechanismReading:
             and operand.address is not None
             and operand.address % instruction.alignment
         ):
-            text = f"{machine.instruction_bytes()} needs {instruction.alignment}-byte alignment; {operand.text} = {operand.address}"
+            text = (
+                f"{machine.instruction_bytes()} needs an address that {instruction.alignment} divides: "
+                f"{operand.text} = {operand.address}"
+            )
             return MechanismReading(
                 None, operand.address, operand.access, operand, supports=(cite, Cite("crash", "code", text)),
                 unknown=(Gap("crash", "a misaligned vector access, which no mechanism word covers"),),

@@ -93,7 +93,7 @@ class Machine:
 
 
 def is_canonical(address: int) -> bool:
-    """x86-64 with 4-level paging: bits 47 to 63 are equal. With 5-level paging programs still get 47 bits unless they ask."""
+    """x86-64: bits 47 to 63 are equal. With 5-level paging too, for programs that do not ask for more than 47 bits."""
     return address >> 47 in (0, 0x1FFFF)
 
 

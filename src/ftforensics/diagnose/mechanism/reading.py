@@ -61,13 +61,9 @@ def read_mechanism(record: CrashRecord, frames: Sequence[Frame]) -> MechanismRea
 def _illegal(record: CrashRecord, machine: Machine) -> MechanismReading:
     assert record.signal is not None
     code = record.signal.code
-    supports = [
-        Cite(
-            "crash",
-            "signal.code",
-            f"SIGILL, {record.signal.code_name or f'si_code {code}'}: illegal {_ILL_REASONS.get(code or 0, 'instruction')}",
-        )
-    ]
+    reason = _ILL_REASONS.get(code or 0, "instruction")
+    text = f"SIGILL, {record.signal.code_name or f'si_code {code}'}: illegal {reason}"
+    supports = [Cite("crash", "signal.code", text)]
     feature = None
     if machine.x86 is not None:
         if machine.x86.trap:
