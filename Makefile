@@ -6,17 +6,16 @@ PYTHON ?= python3
 VENV   ?= .venv
 # xdist's loadgroup keeps tests that share a kernel resource (mark xdist_group) on one worker.
 PYTEST_ARGS ?= -n 2 --dist loadgroup
-CC ?= cc
 
 PY  := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 SO  := src/ftforensics/_native.abi3.so
 C_SOURCES := $(wildcard csrc/*.c csrc/*.h)
-C_TESTS   := $(wildcard tests/csrc/*.c tests/crash/*.c tests/crash/*/*.c)
+C_TESTS   := $(wildcard tests/csrc/*.c)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build demo demo-torch test lint types contracts matrix stress bench docs wheel format clean
+.PHONY: help venv build demo demo-torch test lint types contracts matrix stress bench bench-death docs wheel format clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +58,7 @@ demo-torch: build  ## The same with a real torch training loop that dies inside 
 test: venv build  ## Every test that CI runs
 	$(PY) -m pytest -m 'not campaign' $(PYTEST_ARGS)
 
-lint: venv  ## ruff, clang-format, a news fragment's shape
+lint: venv  ## ruff, clang-format, the news fragments
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/clang-format --dry-run --Werror $(C_SOURCES) $(C_TESTS)
@@ -73,16 +72,22 @@ contracts: venv  ## The layers and the other promises about the code's shape
 	$(PY) -m pytest tests/contracts
 
 matrix: venv build  ## The crash matrix on each installed Python, as a printed table
-	$(PY) -m benchmarks.matrix
+	PYTHONPATH=src:tests:tests/crash $(PY) tests/crash/matrix.py --markdown docs/matrix.md
 
-stress: venv build  ## 1,000 crashes in a row: none lost, none hung
-	$(PY) -m benchmarks.stress
+stress: venv build  ## 1,000 crashes in a row: none lost, none hung (resumable)
+	PYTHONPATH=src:tests:tests/crash $(PY) benchmarks/stress.py
 
 bench: venv build  ## The figures the project promises, each beside its peer
-	$(PY) -m benchmarks
+	$(PY) benchmarks/install.py
+	$(PY) benchmarks/symbols.py
+	$(MAKE) bench-death
 
-docs: venv build  ## Generated pages: causes, the record's schema, the command line in README.md
-	$(PY) docs/generate.py
+bench-death: venv build  ## How much longer a death takes, beside faulthandler
+	PYTHONPATH=src:tests:tests/crash $(PY) benchmarks/death.py
+
+docs: venv build  ## Generated pages: causes and the JSON Schemas
+	$(PY) -m ftforensics.causes
+	$(PY) -m ftforensics.wire.schema
 
 wheel: venv  ## One abi3 manylinux wheel in dist/, checked
 	$(PY) tests/packaging/build_wheel.py dist

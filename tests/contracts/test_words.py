@@ -20,7 +20,7 @@ HOSTS = [("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("debian", 
 
 FORBIDDEN = re.compile(
     "|".join(
-        [rf"/{re.escape('/'.join(place))}\b" for place in PLACES]
+        [rf"(?<![\w.])/{re.escape('/'.join(place))}\b" for place in PLACES]
         + [rf"\b(?:[\w-]+\.)*{re.escape('.'.join(host))}\b" for host in HOSTS]
     )
 )
