@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from ftforensics.cli.errors import BadUsage, Failure, missing_package
-from ftforensics.cli.output import close_stdout, complain, flush_stdout
+from ftforensics.cli.output import StreamFailure, close_stdout, complain, flush_stdout
 
 COMMANDS = ("analyze", "explain")
 # Started by the capture side, never typed by a person: not in --help. They have `main(arguments) -> int` instead.
@@ -27,15 +27,19 @@ PIPE_GONE = 141  # 128 + SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status; never raises, SystemExit of `--help` apart."""
+    """Run one command. Returns the exit status; never raises."""
     try:
-        status = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        try:
+            status = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        except SystemExit as leaving:  # argparse, after --help and --version
+            status = leaving.code if isinstance(leaving.code, int) else 0
         flush_stdout()
-    except Failure as failure:
+    except StreamFailure as failure:
         close_stdout()
         return _fail(failure)
+    except Failure as failure:
+        return _fail(failure)
     except KeyboardInterrupt:
-        close_stdout()
         complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
@@ -64,7 +68,6 @@ def _own_fault(error: Exception) -> int:
     while trace:
         place = f" at {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
         trace = trace.tb_next
-    close_stdout()
     complain(
         f"a fault of ftforensics itself{place}: {type(error).__name__}: {error}; "
         "FTFORENSICS_DEBUG=1 shows the traceback to report"

@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
         targets = [path for path in (options.output, options.html) if path]
         _refuse_overwriting(targets, [record.path for record in case.records if record.path])
         progress.say("looking at stacks and libraries")
-        from ftforensics.diagnose.diagnose import diagnose
+        from ftforensics.cli.analysis import diagnose_case
 
-        diagnosis = diagnose(case)
+        diagnosis = diagnose_case(case)
 
     paths = {record.path: record.record for record in case.records}
     in_order = [paths.pop(process.record) for process in diagnosis.processes if process.record in paths]

@@ -22,7 +22,7 @@ class Failure(Exception):
 
     status = 1
 
-    def __init__(self, what: str, *, hint: str | None = None) -> None:
+    def __init__(self, what: str, hint: str | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.hint = hint

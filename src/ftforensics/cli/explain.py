@@ -10,6 +10,7 @@ import argparse
 import ast
 import importlib.util
 import os
+import re
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -86,40 +87,34 @@ def _clipped(text: str, width: int) -> str:
 
 
 def page(text: str, width: int) -> Iterator[str]:
-    """Headings apart, paragraphs and list items wrapped to `width`, indented blocks as they are."""
-    blocks = text.strip("\n").split("\n\n")
-    for block in blocks:
+    """Headings flush, what belongs to them indented; paragraphs and list items wrapped, indented blocks as they are."""
+    indent = ""
+    lines: list[str] = [""]
+    for block in text.strip("\n").split("\n\n"):
+        if lines:  # a heading stands right above what it heads
+            yield ""
         lines = [line.rstrip() for line in block.strip("\n").split("\n")]
-        if heading := _heading(lines):
-            yield ""
-            yield heading
-            lines = lines[2:] if _is_rule(lines[1:2]) else lines[1:]
-            if not lines:
-                continue
-        else:
-            yield ""
-        yield from _body(lines, width)
+        if heading := HEADING.match(lines[0]):
+            yield heading[1]
+            indent = "  "
+            lines = lines[1:]
+        for line in _body(lines, width - len(indent)):
+            yield indent + line if line else ""
 
 
-def _heading(lines: list[str]) -> str | None:
-    if lines[0].startswith("#"):
-        return lines[0].lstrip("# ")
-    return lines[0] if _is_rule(lines[1:2]) else None
-
-
-def _is_rule(lines: list[str]) -> bool:
-    return bool(lines) and len(lines[0]) >= 3 and set(lines[0]) in ({"-"}, {"="})
+HEADING = re.compile(r"#+ +(.*)")
+ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
 
 
 def _body(lines: list[str], width: int) -> Iterator[str]:
     paragraph: list[str] = []
     for line in lines:
-        item = line.lstrip().startswith(("- ", "* "))
-        verbatim = line.startswith("    ") and not paragraph
-        if paragraph and (item or verbatim):
+        item = ITEM.match(line)
+        verbatim = line.startswith("    ") and not item and not paragraph
+        if paragraph and item:
             yield from _wrapped(paragraph, width)
             paragraph = []
-        if verbatim and not item:
+        if verbatim:
             yield line
         else:
             paragraph.append(line)
@@ -128,13 +123,14 @@ def _body(lines: list[str], width: int) -> Iterator[str]:
 
 
 def _wrapped(paragraph: list[str], width: int) -> list[str]:
-    indent = " " * (len(paragraph[0]) - len(paragraph[0].lstrip()))
-    item = paragraph[0].lstrip().startswith(("- ", "* "))
+    item = ITEM.match(paragraph[0])
+    first = item[0] if item else ""
+    text = " ".join([paragraph[0][len(first) :], *paragraph[1:]])
     return textwrap.wrap(
-        " ".join(line.strip() for line in paragraph),
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent + "  " * item,
+        " ".join(text.split()),
+        max(width, 30),
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -302,7 +302,7 @@ def _foreign(record: CrashRecord, boot_id: str | None) -> list[Gap]:
         why = "the record is from before this machine's last boot; nothing live of it was used"
     else:
         why = f"the record is from another machine ({host or 'name unknown'}); nothing live of this machine was used"
-    return [Gap("this machine", why, f"run ftforensics analyze on {host}" if theirs and host else None)]
+    return [Gap("this machine", why)]
 
 
 def _instead(head: bytes, data: bytes, reading: NotARecord) -> str:

@@ -15,18 +15,22 @@ class OutputFailure(Failure):
     """The report could not be written: a full disk, a closed stream, a folder without permission."""
 
 
+class StreamFailure(OutputFailure):
+    """The same of standard output: nothing more can be said there."""
+
+
 def write_stdout(text: str) -> None:
-    """The whole text, flushed. Raises BrokenPipeError when the reader is gone, else OutputFailure."""
+    """The whole text, flushed. Raises BrokenPipeError when the reader is gone, else StreamFailure."""
     stream = sys.stdout
     if stream is None:  # started with fd 1 closed (`>&-`)
-        raise OutputFailure("standard output is closed", hint="write to a file with --output FILE")
+        raise StreamFailure("standard output is closed", hint="write to a file with --output FILE")
     try:
         stream.write(fitting(text, stream.encoding or "ascii"))
         stream.flush()
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
-        raise _failure("standard output", error) from None
+        raise StreamFailure(*_reason("standard output", error)) from None
 
 
 def flush_stdout() -> None:
@@ -38,7 +42,7 @@ def flush_stdout() -> None:
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
-        raise _failure("standard output", error) from None
+        raise StreamFailure(*_reason("standard output", error)) from None
 
 
 def close_stdout() -> None:
@@ -80,16 +84,16 @@ def write_file(path: str, text: str) -> None:
     The report quotes the job's arguments and logs, so it is as private as the record.
     """
     data = text.encode("utf-8", "backslashreplace")
-    target = os.path.realpath(path)
     try:
-        if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
-            _write_special(target, data)
-            return
-        _replace(target, data)
+        # Not of the real path: that of /dev/stdout is no path when it is a pipe.
+        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+            _write_special(path, data)
+        else:
+            _replace(os.path.realpath(path), data)
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
-        raise _failure(path, error) from None
+        raise OutputFailure(*_reason(path, error)) from None
 
 
 def _write_special(path: str, data: bytes) -> None:
@@ -114,9 +118,9 @@ def _replace(path: str, data: bytes) -> None:
         raise
 
 
-def _failure(what: str, error: OSError | ValueError) -> OutputFailure:
+def _reason(what: str, error: OSError | ValueError) -> tuple[str, str | None]:
     if isinstance(error, ValueError):
-        return OutputFailure(f"cannot write to {what}: {error}")
+        return f"cannot write to {what}: {error}", None
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = {
         errno.ENOSPC: "free some space there, or give another place with --output FILE",
@@ -127,4 +131,4 @@ def _failure(what: str, error: OSError | ValueError) -> OutputFailure:
         errno.ENXIO: "nobody reads this pipe",
         errno.EBADF: "it is closed; write to a file with --output FILE",
     }.get(error.errno or 0)
-    return OutputFailure(f"cannot write to {what}: {reason}", hint=hint)
+    return f"cannot write to {what}: {reason}", hint

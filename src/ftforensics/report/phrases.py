@@ -24,7 +24,8 @@ def who(process: ProcessReport) -> str:
     """As "rank 3 (pid 18033) on gpu-07"."""
     pid = f"pid {process.pid}" if process.pid is not None else "pid unknown"
     if process.worker_of is not None:
-        name = f"a worker of pid {process.worker_of} ({pid})"
+        parent = f"pid {process.worker_of}" if process.rank is None else f"rank {process.rank}, pid {process.worker_of}"
+        name = f"a worker ({pid}) of {parent}"
     elif process.rank is not None:
         name = f"rank {process.rank} ({pid})"
     else:
