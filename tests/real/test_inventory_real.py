@@ -71,7 +71,10 @@ def test_two_runtimes_in_one_process(wheels: Path, tmp_path: Path) -> None:
     paths = [str(wheels / name / CUDART) for name in ("old", "new")]
     with process(LOAD, *paths) as pid:
         found = by_kind(inventory(pid, tmp_path), "libcudart")
-    assert {library["path"]: library["version"] for library in found} == dict(zip(paths, ["12.1.105", "12.8.90"]))
+    assert {library["path"]: library["version"] for library in found} == {
+        paths[0]: "12.1.105",
+        paths[1]: "12.8.90",
+    }
     for library in found:
         assert (library["package"], library["how"]) == ("nvidia-cuda-runtime-cu12", "record")
         assert (library["origin"], library["copies"], library["drifted"]) == ("wheel", 2, None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: ftforensics crash-reporter RECORD PID", file=sys.stderr)
         return 2
     record_path, pid = arguments[0], int(arguments[1])
+    _occupy_standard_streams()
+    # A stack tool that crashes must not leave a core file where the job's own one belongs.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # A terminal's Ctrl-C or hang-up reaches us with the job; the handler's deadline is what ends us.
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(ignored, signal.SIG_IGN)
@@ -57,6 +61,13 @@ def main(arguments: Sequence[str]) -> int:
     signal.setitimer(signal.ITIMER_REAL, 0)
     _print(lines)
     return status
+
+
+def _occupy_standard_streams() -> None:
+    """A job may have closed fd 2; the next file opened would get its number, and our lines."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
 
 
 def _out_of_time(_signal: int, _frame: FrameType | None) -> None:

@@ -8,6 +8,7 @@ by itself, whatever a file system or a driver does: the kernel's alarm does not 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(DEADLINE)
     os.nice(19)
+    # The driver is called in a child process because it may crash; its core file must not land beside the job's.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         pid = int(arguments[0])
     except (IndexError, ValueError):

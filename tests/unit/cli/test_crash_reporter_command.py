@@ -168,6 +168,7 @@ def test_a_closed_stderr(record: Path, parked: int) -> None:
     )
     assert done.returncode == 0
     assert json.loads(record.with_name(f"{STEM}.helper.json").read_text())["pid"] == parked
+    assert (record.parent / ".reporter.lock").read_bytes() == b""  # which would have been fd 2
 
 
 @pytest.mark.parametrize("arguments", [[], ["x"], ["record", "pid"], ["a", "1", "b"]])
