@@ -73,7 +73,7 @@ class Jobs:
         """Run `code` from a file, after `import ftforensics` and `install` (None: without us altogether)."""
         cwd = cwd or self.fresh()
         program = cwd / "program.py"
-        head = "" if install is None else f"import ftforensics; {install}\n"
+        head = "" if install is None else f"import ftforensics\n{install}\n"
         program.write_text(head + textwrap.dedent(code))
 
         def before() -> None:

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import os
 
+# A folder of records in the working directory passes for an empty namespace package of our name where the package itself
+# cannot be found: it is thrown out again.
 _SOURCE = """
+import sys
 try:
-    import sys
     try:
-        import ftforensics
+        from ftforensics import install
     except ImportError:
+        sys.modules.pop("ftforensics", None)
         sys.path.append({parent!r})
         try:
-            import ftforensics
+            from ftforensics import install
         finally:
             sys.path.remove({parent!r})
-    ftforensics.install(dir={dir!r}, helper={helper!r}, raw_stack={raw_stack!r})
+    install(dir={dir!r}, helper={helper!r}, raw_stack={raw_stack!r})
 except Exception:
-    pass
+    if not hasattr(sys.modules.get("ftforensics"), "install"):
+        sys.modules.pop("ftforensics", None)
 """
 
 
