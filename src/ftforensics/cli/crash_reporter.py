@@ -139,12 +139,10 @@ def _write_new(path: str, content: bytes) -> None:
 
 def verdict(record_path: str) -> list[str]:
     """The analysis of what is there now, in five lines."""
-    from ftforensics.cli.inputs import gather
-    from ftforensics.cli.progress import Progress
-    from ftforensics.diagnose.diagnose import diagnose
+    from ftforensics.cli.analysis import diagnose_paths
     from ftforensics.report.brief import brief
 
-    return brief(diagnose(gather([record_path], pid=None, rank=None, progress=Progress())), record_path)
+    return brief(diagnose_paths([record_path]), record_path)
 
 
 def _reason(error: BaseException) -> str:

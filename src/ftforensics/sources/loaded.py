@@ -13,6 +13,7 @@ import msgspec
 
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
+from ftforensics.model.case import Case, CaseRecord
 from ftforensics.model.crash import CrashRecord, Driver, Library, Module
 from ftforensics.sources.driver import installed_driver
 from ftforensics.sources.libraries import Mapped, loaded_libraries
@@ -27,6 +28,18 @@ class Loaded(msgspec.Struct, frozen=True):
     libraries: list[Library] | None
     driver: Driver | None
     gaps: list[Gap]
+
+
+def with_loaded(case: Case, host: Host) -> Case:
+    """The case with every record's libraries and driver filled in where that can be done. Asks the driver, for up to
+    three seconds a record: for the analyser, not for a process that a dying job waits for."""
+    return msgspec.structs.replace(case, records=[_completed(one, host) for one in case.records])
+
+
+def _completed(one: CaseRecord, host: Host) -> CaseRecord:
+    found = loaded(one.record, host)
+    record = msgspec.structs.replace(one.record, libraries=found.libraries, driver=found.driver)
+    return msgspec.structs.replace(one, record=record, gaps=[*one.gaps, *found.gaps])
 
 
 def loaded(record: CrashRecord, host: Host) -> Loaded:

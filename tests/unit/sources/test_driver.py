@@ -130,5 +130,7 @@ def test_what_was_answered_before_the_crash_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_library_that_prints_does_not_disturb(tmp_path: Path) -> None:
-    path = libcuda(tmp_path, 'extern long write(int, const void *, unsigned long); write(1, "hello\\n", 6); *v = 12010; return 0;')
+    path = libcuda(
+        tmp_path, 'extern long write(int, const void *, unsigned long); write(1, "hello\\n", 6); *v = 12010; return 0;'
+    )
     assert asked(path).api_level == 12010

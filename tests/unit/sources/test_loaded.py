@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from ftforensics.host.host import Host
-from ftforensics.model.basics import Address
+from ftforensics.model.basics import Address, Gap
+from ftforensics.model.case import Case, CaseRecord
 from ftforensics.model.crash import CrashRecord, Driver, Job, Library, Module, Time
 from ftforensics.sources.libraries import Mapped, loaded_libraries
-from ftforensics.sources.loaded import loaded
+from ftforensics.sources.loaded import loaded, with_loaded
 
 CUDART = "/opt/lib/libcudart.so.12.8.90"
 
@@ -81,6 +82,15 @@ def test_elsewhere_another_file_at_the_same_path_says_nothing(host: Host) -> Non
     module = Module(path=CUDART, base=Address(0x7F00), build_id="00ff")
     record = msgspec.structs.replace(crash(host, name="gpu-08"), modules=[module])
     assert loaded(record, host).libraries is None
+
+
+def test_a_case_is_completed(host: Host) -> None:
+    known = Gap("record", "cut")
+    case = with_loaded(Case([CaseRecord(crash(host), path="/a", gaps=[known]), CaseRecord(CrashRecord())]), host)
+    first, second = case.records
+    assert first.path == "/a" and first.record.driver and len(first.record.libraries or []) == 1
+    assert [gap.source for gap in first.gaps] == ["record", "libraries", "driver"]
+    assert (second.record, len(second.gaps)) == (CrashRecord(), 2)
 
 
 def test_an_empty_record(host: Host) -> None:
