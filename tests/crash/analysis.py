@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def analyze(record: Path) -> Diagnosis:
-    raise NotImplementedError
+    """What `ftforensics analyze` would render."""
+    from ftforensics.cli.analysis import diagnose_paths
+
+    return diagnose_paths([str(record)])
 
 
 def mechanism_of(record: Path) -> str | None:

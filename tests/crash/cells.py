@@ -122,7 +122,7 @@ SPECIAL = [
     *(Cell(fault, "main", "disk_full", proof="ENOSPC") for fault in ("null_read", "double_free", "stack_overflow")),
     Cell("null_read", "300_threads", "disk_full", proof="ENOSPC"),
     *(Cell("null_read", context, "cwd_gone", proof="ENOENT") for context in ("main", "thread")),
-    *(Cell("null_read", context, "nproc_0", proof="EAGAIN") for context in ("main", "thread")),
+    *(Cell("null_read", context, "nproc_0", proof="EAGAIN") for context in ("main", "early_thread")),
     *(Cell("null_read", context, "no_ptrace", proof="EPERM") for context in ("main", "thread")),
     *(
         Cell("null_read", context, "pirate_sigaction", proof="stolen", says=("pirate: chaining",), settle=settle)

@@ -276,7 +276,12 @@ NOBODY = 65534
 
 
 def become_unprivileged() -> None:
-    """RLIMIT_NPROC does not bind root (man 2 getrlimit)."""
+    """RLIMIT_NPROC does not bind root (man 2 getrlimit). Root's home may hold the interpreter, so import first."""
+    import fcntl  # noqa: F401
+    import resource  # noqa: F401
+
+    from ftforensics import _native  # noqa: F401
+
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
     ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, which setuid cleared: as for any ordinary process
@@ -399,7 +404,7 @@ def main() -> None:
     if args.context == "early_thread":
         early.start()
     if args.setup == "nproc_0":
-        become_unprivileged()
+        become_unprivileged()  # before install(), which must work as this user
     if args.setup == "no_ptrace":
         refuse_ptrace()
     FDS_BEFORE.update(open_fds())
