@@ -46,13 +46,17 @@ def flush_stdout() -> None:
 
 
 def close_stdout() -> None:
-    """After a failed write: what is still buffered must not raise again when the interpreter ends."""
+    """After a failed write: what is still buffered must not raise again when the interpreter ends (status 120)."""
+    _silence(1)
+
+
+def _silence(descriptor: int) -> None:
     try:
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
+        os.dup2(null, descriptor)
         os.close(null)
     except OSError:
-        return  # nothing better can be done, and nothing worse happens than one more line on stderr
+        return  # nothing better can be done, and nothing worse happens than the status 120
 
 
 def fitting(text: str, encoding: str) -> str:
@@ -75,7 +79,7 @@ def complain(text: str) -> None:
         sys.stderr.write(f"ftforensics: {fitting(printable(text), sys.stderr.encoding or 'ascii')}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
-        return
+        _silence(2)
 
 
 def write_file(path: str, text: str) -> None:

@@ -6,9 +6,13 @@ import argparse
 import importlib
 import os.path
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ftforensics.cli.errors import BadUsage
+from ftforensics.cli.output import write_stdout
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 
 class Command(Protocol):
@@ -27,6 +31,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise BadUsage(message, hint=f"{self.prog} --help shows what is understood")
 
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """argparse passes over a failed write in silence (3.11, ArgumentParser._print_message); ours is told."""
+        if file is None:
+            write_stdout(self.format_help())
+        else:
+            super().print_help(file)
+
 
 class Version(argparse.Action):
     """--version without importing the package's version before it is asked for."""
@@ -34,7 +45,7 @@ class Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         from ftforensics import __version__
 
-        print(f"ftforensics {__version__}")
+        write_stdout(f"ftforensics {__version__}\n")
         parser.exit()
 
 
