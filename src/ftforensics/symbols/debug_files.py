@@ -55,8 +55,6 @@ def unpack_embedded(fd: int, elf: Elf, stack: ExitStack) -> Source | None:
     try:
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACKED_LIMIT)
         content = unpacker.decompress(os.pread(fd, section.size, section.offset), UNPACKED_LIMIT)
-        if not unpacker.eof:  # larger than the limit, or cut
-            return None
         memory = os.memfd_create("gnu_debugdata", os.MFD_CLOEXEC)
         file = stack.enter_context(os.fdopen(memory, "w+b"))
         file.write(content)

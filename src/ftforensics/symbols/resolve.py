@@ -84,7 +84,7 @@ class Symbolizer:
         locations = [Location(Address(address)) for address, _ in addresses]
         by_module: defaultdict[int, list[_Question]] = defaultdict(list)
         for position, (address, is_return) in enumerate(addresses):
-            instruction = address - 1 if is_return and address else address
+            instruction = address - 1 if is_return else address
             index = self._module_at(instruction)
             if index is not None:
                 base = self._bases[index]

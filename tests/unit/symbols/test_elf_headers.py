@@ -37,14 +37,77 @@ def test_build_id(compile_library: Compile) -> None:
     assert headers(path).build_id == expected
 
 
-def test_build_id_behind_other_notes_of_another_alignment(compile_library: Compile) -> None:
-    # .note.gnu.property has 8-byte alignment and comes first with -fcf-protection (x86) or -mbranch-protection.
-    path = compile_library(
-        SOURCE + '\n__asm__(".section .note.first,\\"a\\",@note\\n.balign 4\\n.long 5,3,3\\n.asciz \\"ABCD\\"'
-        '\\n.balign 4\\n.byte 1,2,3\\n.balign 4\\n.text");',
-    )
-    (expected,) = re.findall(r"Build ID: ([0-9a-f]+)", output("readelf", "-n", path))
-    assert headers(path).build_id == expected
+def note(name: bytes, kind: int, content: bytes, alignment: int) -> bytes:
+    def padded(part: bytes) -> bytes:
+        return part + bytes(-len(part) % alignment)
+
+    # With 8-byte alignment the header and the name are padded together (glibc's ELF_NOTE_DESC_OFFSET).
+    return padded(struct.pack("<III", len(name), len(content), kind) + name) + padded(content)
+
+
+@pytest.mark.parametrize("alignment", [1, 4, 8])
+def test_build_id_behind_other_notes(tmp_path: Path, alignment: int) -> None:
+    padding = 8 if alignment == 8 else 4
+    notes = note(b"GNU\0", 5, b"1234", padding) + note(b"ABCDE\0", 3, b"xyz", padding)
+    notes += note(b"GNU\0", 3, bytes(range(20)), padding)
+    program = struct.pack("<IIQQQQQQ", 4, 4, 120, 120, 120, len(notes), len(notes), alignment)
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    path = tmp_path / "noted"
+    path.write_bytes(header + program + notes)
+    assert headers(path).build_id == bytes(range(20)).hex()
+    path.write_bytes((header + program + notes)[:-4])
+    assert headers(path).build_id is None  # cut: not half of it
+
+
+def test_build_id_without_program_headers(compile_library: Compile) -> None:
+    """A separate debug file may have useless ones."""
+    path = compile_library(SOURCE)
+    expected = headers(path).build_id
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<H", content, 56, 0)  # e_phnum
+    path.write_bytes(content)
+    assert (headers(path).segments, headers(path).build_id) == ((), expected)
+
+
+def change_section(path: Path, name: str, offset: int, layout: str, value: int) -> None:
+    """Overwrite one field (offset in Elf64_Shdr) of a section header."""
+    index = [section.name for section in headers(path).sections].index(name)
+    content = bytearray(path.read_bytes())
+    (start,) = struct.unpack_from("<Q", content, 40)
+    struct.pack_into(layout, content, start + 64 * index + offset, value)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("section", "offset", "layout", "value"),
+    [
+        (".symtab", 32, "<Q", 1 << 40),  # sh_size
+        (".symtab", 24, "<Q", 2**64 - 8),  # sh_offset
+        (".symtab", 56, "<Q", 16),  # sh_entsize
+        (".symtab", 40, "<I", 5000),  # sh_link
+        (".symtab", 40, "<I", 1),  # sh_link: no string table
+        (".strtab", 32, "<Q", 1 << 40),
+    ],
+)
+def test_a_table_that_lies_is_none(
+    compile_library: Compile, section: str, offset: int, layout: str, value: int
+) -> None:
+    path = compile_library(SOURCE)
+    change_section(path, section, offset, layout, value)
+    assert headers(path).symbol_table("symtab") is None
+    assert headers(path).symbol_table("dynsym") is not None
+
+
+@pytest.mark.parametrize("section", [".shstrtab", ".gnu_debuglink", ".note.gnu.build-id"])
+def test_a_section_at_the_end_of_the_address_space(compile_library: Compile, tmp_path: Path, section: str) -> None:
+    path = compile_library(SOURCE)
+    (tmp_path / "tiny.debug").write_text("")
+    output("objcopy", f"--add-gnu-debuglink={tmp_path / 'tiny.debug'}", path)
+    build_id = headers(path).build_id
+    change_section(path, section, 24, "<Q", 2**64 - 1)
+    elf = headers(path)
+    assert elf.build_id == build_id
+    assert elf.debug_link == (None if section != ".note.gnu.build-id" else "tiny.debug")
 
 
 def test_a_file_without_build_id(compile_library: Compile) -> None:

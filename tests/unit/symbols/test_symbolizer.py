@@ -164,9 +164,11 @@ def test_the_plt_is_not_the_function_before_it(compile_library: Compile) -> None
     assert (location.function, location.offset) == (None, plt.address + 4)
 
 
-def test_an_address_in_data_has_no_function(compile_library: Compile) -> None:
-    library, module = loaded(compile_library(SOURCE))
-    location, _ = at(module, ctypes.addressof(ctypes.c_int.in_dll(library, "data")))
+@pytest.mark.parametrize("name", ["data", "label"])
+def test_an_address_in_data_has_no_function(compile_library: Compile, name: str) -> None:
+    source = SOURCE + '__asm__(".data\\n.globl label\\nlabel: .long 1, 2\\n.size label, 8\\n.text");'
+    library, module = loaded(compile_library(source))
+    location, _ = at(module, ctypes.addressof(ctypes.c_int.in_dll(library, name)))
     assert (location.library, location.function) == (module.path, None)
 
 
@@ -363,6 +365,28 @@ def test_names_packed_inside_the_library(compile_library: Compile, tmp_path: Pat
     names = symbolizer.addresses([address_of(library, "hidden"), address_of(library, "exported")])
 
     assert [one.function for one in names] == ["hidden", "exported"]
+
+
+def test_packed_names_do_not_hide_nearer_exported_ones(compile_library: Compile, tmp_path: Path) -> None:
+    source = """
+    __asm__(".text\\nbefore: nop\\n"
+            ".globl exported\\n.type exported,@function\\nexported: nop\\n nop\\n.size exported,2");
+    extern char exported[];
+    void *address_of_exported(void) { return exported; }
+    """
+    path = compile_library(source, "-Wl,-Bsymbolic")
+    inner = tmp_path / "inner"
+    run("objcopy", "--only-keep-debug", path, inner)
+    run("objcopy", "--strip-symbol=exported", inner)
+    (tmp_path / "packed").write_bytes(lzma.compress(inner.read_bytes()))
+    run("strip", path)
+    run("objcopy", "--add-section", f".gnu_debugdata={tmp_path / 'packed'}", path)
+    library, module = loaded(path)
+    address = address_of(library, "exported")
+
+    names = Symbolizer([module], Host()).addresses([address + 1, address - 1])
+
+    assert [one.function for one in names] == ["exported", "before"]
 
 
 @pytest.mark.parametrize("packed", [b"no xz", b"", lzma.compress(b"no ELF"), lzma.compress(bytes(100_000))[:40]])
