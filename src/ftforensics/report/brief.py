@@ -6,9 +6,10 @@ Imports neither rich nor a template engine: it runs while a crash waits.
 from __future__ import annotations
 
 from ftforensics.model.diagnosis import Diagnosis, ProcessReport
-from ftforensics.report.escape import printable, shortened
+from ftforensics.report.escape import shortened
 from ftforensics.report.frames import line_of
 from ftforensics.report.phrases import (
+    analyze_command,
     circumstances,
     confidence_word,
     ending,
@@ -36,8 +37,7 @@ def brief(diagnosis: Diagnosis, record_path: str) -> list[str]:
         f"  {'fix' if decided and diagnosis.remedies else 'next'}: {step}" if step else "  no remedy is known for this",
     ]
     lines = [shortened(line, LONGEST - len(PREFIX)) for line in lines]
-    path = printable(record_path)
-    lines.append(f"  record: {path}   explained by: ftforensics analyze {path}")
+    lines.append(f"  more: {analyze_command(record_path)}")
     return [PREFIX + line for line in lines]
 
 

@@ -30,13 +30,15 @@ from ftforensics.report.phrases import clock
 Section = tuple[str, list[str]]
 
 
-def signal_line(signal: Signal) -> str:
-    """As "SIGSEGV SEGV_MAPERR at 0x28", or who sent it."""
+def signal_line(signal: Signal, process: Process | None = None) -> str:
+    """As "SIGSEGV SEGV_MAPERR at 0x28", or who sent it. process: the one that got it."""
     name = printable(signal.name or (f"signal {signal.number}" if signal.number is not None else "a signal"))
     if signal.code_name:
         name += f" {printable(signal.code_name)}"
     elif signal.code is not None:
         name += f" code {signal.code}"
+    if signal.sender and process and signal.sender.pid == process.pid:
+        return f"{name} from itself"
     if signal.sender:
         return f"{name} from pid {signal.sender.pid} (uid {signal.sender.uid})"
     return f"{name} at {signal.address}" if signal.address is not None else name
@@ -110,9 +112,9 @@ def _registers(registers: Registers | None) -> Iterator[str]:
     named = [(register.name, register.value) for register in registers.values]
     if not named:
         named = [(name, value) for name, value in _pointers(registers) if value is not None]
-    cells = [f"{printable(name):>6} {value:#018x}" for name, value in named]
+    cells = [f"{printable(name):<6} {value:#018x}" for name, value in named]
     for index in range(0, len(cells), 3):
-        yield "  ".join(cells[index : index + 3])
+        yield " ".join(cells[index : index + 3])
 
 
 def _pointers(registers: Registers) -> list[tuple[str, Address | None]]:
@@ -208,12 +210,21 @@ def _limits(limits: Limits | None) -> Iterator[str]:
         yield ", ".join(f"{name} {'unlimited' if value is None else value}" for name, value in values)
 
 
+def _timed(stage: Stage) -> str:
+    """Its name, with the time when that is worth telling."""
+    name = printable(stage.name)
+    return f"{name} ({stage.ms:.1f} ms)" if stage.ms is not None and stage.ms >= 0.05 else name
+
+
 def _stages(stages: Sequence[Stage], record: CrashRecord) -> Iterator[str]:
+    fine = [stage for stage in stages if stage.ok and not stage.error]
+    if fine:
+        yield "done: " + ", ".join(_timed(stage) for stage in fine)
     for stage in stages:
-        outcome = {True: "ok", False: "failed", None: "not known"}[stage.ok]
-        time = f", {stage.ms:.1f} ms" if stage.ms is not None else ""
-        error = f", {printable(stage.error)}" if stage.error else ""
-        yield f"{printable(stage.name)}: {outcome}{time}{error}"
+        if stage not in fine:
+            outcome = {True: "done", False: "failed", None: "not known how it ended"}[stage.ok]
+            error = f", {printable(stage.error)}" if stage.error else ""
+            yield f"{_timed(stage)}: {outcome}{error}"
     if record.end:
         total = f" after {record.end.total_ms:.1f} ms" if record.end.total_ms is not None else ""
         yield f"handed on by {printable(record.end.how or '?')}{total}"

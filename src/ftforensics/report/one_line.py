@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.report.escape import printable
-from ftforensics.report.phrases import ending, root, who
+from ftforensics.report.phrases import analyze_command, ending, root, who
 
 
 def render(diagnosis: Diagnosis, folder: str) -> str:
@@ -21,4 +21,4 @@ def render(diagnosis: Diagnosis, folder: str) -> str:
     ]
     if process and process.phase:
         parts.append(f"in {printable(process.phase)}")
-    return f"ftforensics: {', '.join(parts)}; ftforensics analyze {printable(folder)}"
+    return f"ftforensics: {', '.join(parts)}; {analyze_command(folder)}"

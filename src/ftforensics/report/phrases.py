@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
@@ -77,6 +78,11 @@ def ending(process: ProcessReport) -> str:
 def place_of(cite: Cite) -> str:
     """Where a person finds the line: "crash signal.address"."""
     return printable(" ".join(part for part in (cite.source, cite.locator) if part))
+
+
+def analyze_command(path: str, *options: str) -> str:
+    """The command that explains `path`, to be pasted into a shell."""
+    return " ".join(["ftforensics analyze", *options, shlex.quote(printable(path))])
 
 
 def remedy_text(remedy: Remedy) -> str:

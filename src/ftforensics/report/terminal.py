@@ -24,6 +24,7 @@ from ftforensics.report import details
 from ftforensics.report.escape import printable, shortened
 from ftforensics.report.frames import Line, folded, line_of
 from ftforensics.report.phrases import (
+    analyze_command,
     circumstances,
     clock,
     confidence_word,
@@ -176,7 +177,7 @@ def _where_it_died(page: Page, diagnosis: Diagnosis, records: Sequence[CrashReco
     mechanism = printable(diagnosis.verdict.mechanism or "")
     if not (mechanism or record or (process and process.stack)):
         return
-    signal = details.signal_line(record.signal) if record and record.signal else ""
+    signal = details.signal_line(record.signal, record.process) if record and record.signal else ""
     shown = ", ".join(part for part in (mechanism, signal) if part)
     page.heading("Where it died", f"mechanism: {shown}" if mechanism else shown)
     if process and process.stack:
@@ -346,7 +347,7 @@ def _last(page: Page, diagnosis: Diagnosis) -> None:
     if diagnosis.verdict.cause:
         page.line(f"More: ftforensics explain {printable(diagnosis.verdict.cause)}")
     if page.view.path and not page.view.verbose:
-        page.command("All numbers: ", f"ftforensics analyze -v {printable(page.view.path)}")
+        page.command("All numbers: ", analyze_command(page.view.path, "-v"))
 
 
 def _numbers(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -> None:
@@ -361,13 +362,18 @@ def _numbers(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -
         for heading, lines in details.sections(record):
             page.heading(heading)
             for line in lines:
-                page.hanging("  ", line)
+                if cell_len(line) + 2 <= page.wide:
+                    page.line("  " + line)  # as it is: columns of registers stay aligned
+                else:
+                    page.hanging("  ", line)
     for process in diagnosis.processes:
-        _threads(page, process, process.threads)
+        _threads(page, process, process.threads, root(diagnosis))
 
 
-def _threads(page: Page, process: ProcessReport, threads: Iterable[ThreadStack]) -> None:
+def _threads(page: Page, process: ProcessReport, threads: Iterable[ThreadStack], first: ProcessReport | None) -> None:
     for thread in threads:
+        if thread.crashed and thread.frames == process.stack and process is first:
+            continue  # it stands at the top
         name = f" {printable(thread.name)}" if thread.name else ""
         tid = str(thread.tid) if thread.tid is not None else "?"
         page.heading(f"Thread {tid}{name}, {who(process)}" + (", crashed" if thread.crashed else ""))
