@@ -155,6 +155,14 @@ def test_a_process_that_is_gone() -> None:
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
 
 
+def test_its_complaint_never_gets_into_the_record() -> None:
+    """Standard output is the record's text; without a standard error Python would print there."""
+    environment = {"PYTHONPATH": str(ROOT / "src"), **os.environ}
+    command = ["sh", "-c", 'exec "$0" -c "$1" 0 2>&-', sys.executable, RUN]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
 def test_without_its_dependencies() -> None:
     environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT / "src"))}
     command = [sys.executable, "-S", "-c", RUN, str(os.getpid())]

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from ftforensics.cli.spawned import settle, tell
 
 if TYPE_CHECKING:
     from ftforensics.model.helper_report import HelperReport
@@ -35,13 +35,11 @@ class _OutOfTime(BaseException):
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 0 told (or another reporter is at work), 1 only the record's path could be told."""
+    settle()
     if len(arguments) != 2 or not arguments[1].isdigit():
-        print("usage: ftforensics crash-reporter RECORD PID", file=sys.stderr)
+        tell(["usage: ftforensics crash-reporter RECORD PID"])
         return 2
     record_path, pid = arguments[0], int(arguments[1])
-    _occupy_standard_streams()
-    # A stack tool that crashes must not leave a core file where the job's own one belongs.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # A terminal's Ctrl-C or hang-up reaches us with the job; the handler's deadline is what ends us.
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(ignored, signal.SIG_IGN)
@@ -59,15 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         lines = [f"ftforensics: crash record {_printable(record_path)}   (no verdict: {_reason(error)})"]
         status = 1
     signal.setitimer(signal.ITIMER_REAL, 0)
-    _print(lines)
+    tell(lines)
     return status
-
-
-def _occupy_standard_streams() -> None:
-    """A job may have closed fd 2; the next file opened would get its number, and our lines."""
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(fd, True)
-    os.close(fd)
 
 
 def _out_of_time(_signal: int, _frame: FrameType | None) -> None:
@@ -153,11 +144,3 @@ def _reason(error: BaseException) -> str:
 
 def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _print(lines: list[str]) -> None:
-    """All at once, so that several dying ranks do not mix their lines."""
-    text = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
-    with suppress(OSError):  # the job's stderr may be gone
-        while text:
-            text = text[os.write(2, text) :]

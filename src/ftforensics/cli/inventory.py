@@ -8,10 +8,10 @@ by itself, whatever a file system or a driver does: the kernel's alarm does not 
 from __future__ import annotations
 
 import os
-import resource
 import signal
-import sys
 from collections.abc import Sequence
+
+from ftforensics.cli.spawned import settle, tell
 
 DEADLINE = 5  # seconds; the default action of SIGALRM ends us
 DRIVER_TIMEOUT = 2.5  # seconds
@@ -19,20 +19,19 @@ DRIVER_TIMEOUT = 2.5  # seconds
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 0 both lines written, 1 not (one line on standard error says why)."""
+    settle()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(DEADLINE)
     os.nice(19)
-    # The driver is called in a child process because it may crash; its core file must not land beside the job's.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         pid = int(arguments[0])
     except (IndexError, ValueError):
-        print("usage: ftforensics inventory PID", file=sys.stderr)
+        tell(["usage: ftforensics inventory PID"])
         return 2
     try:
         _write(pid)
     except Exception as error:  # noqa: BLE001 - the job's stderr is no place for a traceback
-        print(f"ftforensics: inventory of {pid}: {type(error).__name__}: {error}"[:300], file=sys.stderr)
+        tell([f"ftforensics: inventory of {pid}: {type(error).__name__}: {error}"[:300]])
         return 1
     return 0
 

@@ -8,6 +8,7 @@ is a `Refusal`, which turns itself into a `Gap`; nothing here raises a bare OSEr
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import selectors
@@ -26,6 +27,7 @@ from ftforensics.model.basics import Gap
 READ_LIMIT = 16 << 20  # bytes; /proc/pid/maps of a large job is about 1 MB, torch's RECORD 2 MB
 OUTPUT_LIMIT = 16 << 20  # bytes of a command's standard output
 COMPLAINT_LIMIT = 64 << 10  # bytes of a command's standard error
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PIECE = 64 << 10  # bytes read at once
 CACHE_LIMIT = 64 << 20  # bytes of one cached file
 LINK_LIMIT = 40  # symbolic links followed in one look-up, as the kernel (man path_resolution)
@@ -74,8 +76,17 @@ def run_command(argv: Sequence[str], timeout: float, output_limit: int = OUTPUT_
 
     The environment is made new, not filtered: what a training job exports (LD_LIBRARY_PATH, LD_PRELOAD, PYTHONPATH,
     tokens) would change what the command does or show up in its output. At the deadline the whole process group is
-    killed. Raises Refusal when the program cannot be started.
+    killed, and the command itself with us when we are killed. Raises Refusal when the program cannot be started.
     """
+    prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        # Who kills us at our deadline does not know the child; a tracer that outlives us would hold its tracee.
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the call (man 2 prctl)
+            os._exit(1)
+
     environment = {"PATH": os.environ.get("PATH") or os.defpath, "LC_ALL": "C", "HOME": "/nonexistent"}
     start = time.monotonic()
     try:
@@ -86,6 +97,7 @@ def run_command(argv: Sequence[str], timeout: float, output_limit: int = OUTPUT_
             stderr=subprocess.PIPE,
             env=environment,
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
         raise Refusal(argv[0], os.strerror(error.errno or 0), error.errno) from error

@@ -25,6 +25,7 @@ from ftforensics.parsers import pyspy_json, pystack_text
 PYSPY_TIMEOUT = 3.0  # seconds
 PYSTACK_TIMEOUT = 2.5
 INSTALL = "pip install 'ftforensics[hang]'"
+OWN_THREAD = "ftforensics"  # the name that csrc/ftf_watcher.c gives its thread
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
@@ -112,12 +113,23 @@ def outside_stacks(pid: int, host: Host) -> OutsideStacks:
 
 
 def _missing(pid: int, threads: list[HelperThread], host: Host) -> set[int]:
-    """Threads of the process whose stack nobody gave. py-spy leaves out those that never ran Python."""
+    """Threads of the process whose stack nobody gave. py-spy leaves out those that never ran Python.
+
+    Our own watcher is one of these in every process; it is not worth another look.
+    """
     try:
         alive = {int(name) for name in host.names(f"/proc/{pid}/task") if name.isdigit()}
     except Refusal:
         return set()
-    return alive - {thread.tid for thread in threads}
+    left_out = alive - {thread.tid for thread in threads}
+    return {tid for tid in left_out if _name(pid, tid, host) != OWN_THREAD}
+
+
+def _name(pid: int, tid: int, host: Host) -> str | None:
+    try:
+        return host.read_text(f"/proc/{pid}/task/{tid}/comm", 4096).rstrip("\n")
+    except Refusal:
+        return None
 
 
 def _shortfall(pid: int, threads: list[HelperThread], complaints: list[str], host: Host) -> Gap | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -103,6 +104,27 @@ def test_a_command_is_ended_with_its_children_at_the_deadline() -> None:
 def test_a_command_that_closes_its_pipes_is_ended_too() -> None:
     done = Host().run(["/bin/sh", "-c", "exec >&- 2>&-; sleep 60"], timeout=0.5)
     assert done.timed_out and done.status == -9
+
+
+def test_a_command_ends_with_us() -> None:
+    program = "import sys; from ftforensics.host.host import Host; Host().run([sys.executable, '-c', sys.argv[1]], 60)"
+    read, write = os.pipe()
+    here = f"/proc/{os.getpid()}/fd/{write}"
+    child = f"import os, time; print(os.getpid(), file=open({here!r}, 'w'), flush=True); time.sleep(60)"
+    ours = subprocess.Popen([sys.executable, "-c", program, child])
+    pid = int(os.read(read, 32))
+    os.close(read)
+    os.close(write)
+    ours.kill()
+    ours.wait()
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except FileNotFoundError:
+            return
+    pytest.fail("the command outlived the process that ran it")
 
 
 def test_a_flood_is_cut() -> None:

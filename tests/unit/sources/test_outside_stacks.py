@@ -32,10 +32,15 @@ outer()
 
 # A thread that never ran Python, in a function of its own.
 C_THREAD = r"""
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <unistd.h>
 static void *c_waits(void *unused) { for (;;) pause(); return unused; }
-void start(void) { pthread_t thread; pthread_create(&thread, 0, c_waits, 0); }
+void start(const char *name) {
+    pthread_t thread;
+    pthread_create(&thread, 0, c_waits, 0);
+    pthread_setname_np(thread, name);
+}
 """
 
 
@@ -100,14 +105,19 @@ def test_pystack_when_py_spy_is_not_there(parked: subprocess.Popen[str]) -> None
     assert state(parked.pid) == "S"
 
 
-@needs_py_spy
-@needs_pystack
-def test_a_thread_that_python_does_not_know(tmp_path: Path) -> None:
-    library = tmp_path / "libthread.so"
+def start_with_c_thread(folder: Path, name: str) -> subprocess.Popen[str]:
+    library = folder / "libthread.so"
     subprocess.run(
         ["gcc", "-shared", "-fPIC", "-O0", "-x", "c", "-", "-o", library], input=C_THREAD, text=True, check=True
     )
-    process = start("import ctypes, sys; ctypes.CDLL(sys.argv[1]).start()\n" + PARKED, str(library))
+    program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).start(sys.argv[2].encode())\n" + PARKED
+    return start(program, str(library), name)
+
+
+@needs_py_spy
+@needs_pystack
+def test_a_thread_that_python_does_not_know(tmp_path: Path) -> None:
+    process = start_with_c_thread(tmp_path, "pt_autograd_0")
     try:
         stacks = outside_stacks(process.pid, Host())
         assert (stacks.tool, stacks.gap) == ("py-spy and pystack", None)
@@ -117,6 +127,17 @@ def test_a_thread_that_python_does_not_know(tmp_path: Path) -> None:
         alone = outside_stacks(process.pid, without("pystack"))
         assert alone.tool == "py-spy"
         assert alone.gap and alone.gap.why.startswith("1 of 3 threads are not shown")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@needs_py_spy
+def test_our_own_thread_is_not_worth_another_look(tmp_path: Path) -> None:
+    process = start_with_c_thread(tmp_path, "ftforensics")
+    try:
+        stacks = outside_stacks(process.pid, Host())
+        assert (stacks.tool, stacks.gap, len(stacks.threads)) == ("py-spy", None, 2)
     finally:
         process.kill()
         process.communicate()
