@@ -223,7 +223,9 @@ def die_in_destructor(crashers: Crashers, context: str) -> None:
 def exhaust_fds(crashers: Crashers, args: argparse.Namespace) -> None:
     import resource
 
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    # As a leak does it: up to the limit, which lies above everything that is open already.
+    limit = max(open_fds()) + 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     try:
         while True:
             os.dup(0)
