@@ -56,6 +56,7 @@ static _Unwind_Reason_Code on_frame(struct _Unwind_Context *frame, void *argumen
         if (pc != ftf_context_pc(&start_context))
             return _URC_NO_REASON;
         started = true;
+        sp = ftf_context_sp(&start_context); /* on aarch64 the CFA is still the signal frame's here */
     }
     outermost = pc == 0;
     if (outermost || !add(pc, sp))
