@@ -35,6 +35,7 @@ _PLUMBING = (
 )  # fmt: skip
 _THREAD_START = (
     "__libc_start_main", "__libc_start_call_main", "_start", "start_thread", "clone", "clone3", "__clone", "__clone3",
+    "__GI___clone3",
 )  # fmt: skip
 _TRAMPOLINES = ("__restore_rt", "__kernel_rt_sigreturn")
 _SHORT = 2  # a walk of fewer frames told us nothing about the callers

@@ -26,7 +26,8 @@ def parse_faulthandler(text: str) -> list[PythonThread]:
     """The threads of a dump in its order; a text cut anywhere gives what was complete."""
     threads: list[PythonThread] = []
     thread: _Thread | None = None
-    for line in text.split("\n"):
+    whole, _, torn = text.rpartition("\n")  # every line of a dump ends in a newline
+    for line in whole.split("\n"):
         heading = _HEADING.match(line)
         if heading:
             if thread is not None:
@@ -40,6 +41,7 @@ def parse_faulthandler(text: str) -> list[PythonThread]:
         elif line.startswith("  "):
             thread.add(line)
     if thread is not None:
+        thread.truncated |= bool(torn)
         threads.append(thread.finished())
     return threads
 

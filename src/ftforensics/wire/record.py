@@ -92,7 +92,8 @@ def read_record(data: bytes) -> RecordReading:
     if start == len(data):
         return NotARecord("the file is empty")
     if data[start : start + 1] != b"{":
-        return NotARecord("it is not a JSON object" if b"\0" not in data[:4096] else "it is binary")
+        controls = any(byte < 32 for byte in data[:4096].translate(None, b"\t\n\r\f\x1b"))
+        return NotARecord("it is binary" if controls else "it is not a JSON object")
     members, losses = _members_by_line(data)
     if any(loss.kind is LossKind.NOT_JSON for loss in losses):
         # Complete JSON in other white space (`jq .`) has members that span lines.

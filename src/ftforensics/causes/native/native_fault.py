@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import top_frame, top_python
+from ftforensics.causes.stack import site_text, top_frame, top_python
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
@@ -69,6 +69,10 @@ _SAID = {
     Mechanism.ABORT_ASSERT: "a failed assertion",
     Mechanism.ABORT_OTHER: "the program gave up by itself (abort)",
 }
+_WITH_ADDRESS = (
+    Mechanism.WILD_READ, Mechanism.WILD_WRITE, Mechanism.WILD_CALL, Mechanism.NON_CANONICAL,
+    Mechanism.WRITE_TO_READONLY, Mechanism.EXECUTE_DATA,
+)  # fmt: skip
 
 
 def check(crash: Crash) -> Iterator[Finding]:
@@ -80,18 +84,32 @@ def check(crash: Crash) -> Iterator[Finding]:
         return
     # Sent in software by nobody knows whom: not shown to be this program's fault.
     unsure = signal.code is not None and signal.code <= 0 and signal.sender is None and name != "SIGABRT"
-    said = _SAID.get(crash.reading.mechanism) if crash.reading.mechanism else None
-    place = top_frame(crash)
-    where = f" ({place.text})" if place else ""
+    where = site_text(crash)
+    where = f"{name} in {where}" if where else name
+    said = _said(crash)
     yield Finding(
         cause="native-fault",
         confidence=Confidence.POSSIBLE if unsure else Confidence.LIKELY,
-        summary=f"{name}: {said}{where}." if said else f"{name} in native code{where}.",
-        supports=[*crash.reading.supports, *filter(None, (place, top_python(crash)))],
+        summary=f"{where}: {said}." if said else f"{where}.",
+        supports=[*crash.reading.supports, *filter(None, (top_frame(crash), top_python(crash)))],
         against=list(crash.reading.against),
         unknown=list(crash.reading.unknown),
         remedies=_remedies(crash),
     )
+
+
+def _said(crash: Crash) -> str | None:
+    word, address = crash.reading.mechanism, crash.reading.address
+    message = crash.record.abort_message.text if crash.record.abort_message else None
+    if word in (Mechanism.ABORT_ASSERT, Mechanism.ABORT_OTHER) and message:
+        return " ".join(message.split())[:300].rstrip(".")
+    if word is None:
+        return None
+    if address is None:
+        return _SAID[word]
+    if word in (Mechanism.NULL_READ, Mechanism.NULL_WRITE, Mechanism.NULL_CALL):
+        return f"{_SAID[word]} (address {address})" if address else _SAID[word]
+    return f"{_SAID[word]}, {address}" if word in _WITH_ADDRESS else _SAID[word]
 
 
 def _remedies(crash: Crash) -> list[Remedy]:

@@ -52,7 +52,8 @@ def read_stack_overflow(
         access,
         machine.operand_near(address, access),
         mapping=guard.text if guard else None,
-        sp_at_guard=through_sp and sp <= stack.start + PAGE,
+        # Without a guard or a limit in the record nothing shows that the stack could not have grown on.
+        sp_at_guard=through_sp and sp <= stack.start + PAGE and (guard is not None or limit is not None),
         supports=tuple(supports),
     )
 

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ftforensics.model.diagnosis import Confidence, Finding
+from synth.crash_record import PC, CrashText
+
+Ask = Callable[..., list[Finding]]
+
+
+def test_fires(ask: Ask) -> None:
+    (finding,) = ask("native-fault", CrashText().segv(0x28, "read").python(("train.py", 88, "step")), "step_kernel")
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == "SIGSEGV in step_kernel (libx.so): read through a null pointer (address 0x28)."
+    assert any("train.py:88 in step" in cite.text for cite in finding.supports)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CrashText().segv(0x7F10007FFFF8, "write", 2).registers(sp=0x7F1000800000).code(b"\x55"),
+        CrashText().signal(7, "SIGBUS", 4, "BUS_MCEERR_AR", address=0x1000, address_lsb=12),
+        CrashText().signal(8, "SIGFPE", 1, "FPE_INTDIV", address=PC),
+        CrashText().signal(6, "SIGABRT", -6, "SI_TKILL", sender=4242),
+    ],
+)
+def test_a_residual_is_never_proven(ask: Ask, text: CrashText) -> None:
+    (finding,) = ask("native-fault", text)
+    assert finding.confidence is Confidence.LIKELY
+
+
+def test_the_abort_message_is_in_the_sentence(ask: Ask) -> None:
+    text = CrashText().signal(6, "SIGABRT", -6, "SI_TKILL", sender=4242)
+    text.set(abort_message={"text": "python: a.c:1: f: Assertion `n == 8' failed.\n", "source": "glibc"})
+    (finding,) = ask("native-fault", text, "raise", "abort", "__assert_fail", "check_ranks")
+    assert "n == 8" in finding.summary and "check_ranks" in finding.summary
+
+
+def test_a_call_through_null_names_the_caller(ask: Ask) -> None:
+    (finding,) = ask("native-fault", CrashText().segv(0, "exec").registers(pc=0), "?", "launch")
+    assert "launch" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CrashText().signal(11, "SIGSEGV", 0, "SI_USER", sender=999),
+        CrashText().signal(15, "SIGTERM", 0, "SI_USER", sender=4242),
+        CrashText().set(signal=None),
+    ],
+)
+def test_near_miss_stays_quiet(ask: Ask, text: CrashText) -> None:
+    assert ask("native-fault", text) == []
+
+
+def test_missing_evidence_weakens(ask: Ask) -> None:
+    """Sent in software, and who sent it was lost: nobody can say that the program faulted."""
+    (finding,) = ask("native-fault", CrashText().signal(11, "SIGSEGV", 0, "SI_USER"))
+    assert finding.confidence is Confidence.POSSIBLE
+    (finding,) = ask("native-fault", CrashText().segv(0x28, "read").set(maps=None, registers=None, native=None))
+    assert finding.confidence is Confidence.LIKELY and finding.unknown

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ftforensics.model.diagnosis import Confidence, Finding
+from synth.crash_record import CrashText
+
+Ask = Callable[..., list[Finding]]
+TERMINATE = ("__pthread_kill_implementation", "raise", "abort", "std::terminate()", "__cxa_throw", "watchdog")
+
+
+def abort() -> CrashText:
+    return CrashText().signal(6, "SIGABRT", -6, "SI_TKILL", sender=4242)
+
+
+def thrown() -> CrashText:
+    return abort().set(cxx_exception={"type": "N3c105ErrorE", "what": "NCCL timeout"})
+
+
+def test_fires_with_the_exceptions_text(ask: Ask) -> None:
+    (finding,) = ask("uncaught-cxx-exception", thrown(), *TERMINATE)
+    assert finding.confidence is Confidence.PROVEN
+    assert finding.summary == "A C++ exception was not caught: c10::Error: NCCL timeout."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        abort(),
+        thrown().signal(11, "SIGSEGV", 1, "SEGV_MAPERR", address=0, access="read"),  # caught and handled, then a fault
+        thrown().signal(6, "SIGABRT", 0, "SI_USER", sender=999),
+        thrown().set(abort_message={"text": "free(): invalid pointer\n", "source": "glibc"}),
+    ],
+)
+def test_near_miss_stays_quiet(ask: Ask, text: CrashText) -> None:
+    assert ask("uncaught-cxx-exception", text) == []
+
+
+def test_missing_evidence_weakens(ask: Ask) -> None:
+    (no_stack,) = ask("uncaught-cxx-exception", thrown())
+    (no_exception,) = ask("uncaught-cxx-exception", abort(), *TERMINATE)
+    for finding in (no_stack, no_exception):
+        assert finding.confidence is Confidence.LIKELY and finding.unknown

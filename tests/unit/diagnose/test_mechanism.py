@@ -1,0 +1,354 @@
+"""One word for what the hardware or the kernel did, and why that word and no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from ftforensics.diagnose.mechanism import read_mechanism
+from ftforensics.model.diagnosis import Frame
+from ftforensics.model.mechanism import Mechanism, MechanismReading
+from ftforensics.wire.record import ReadRecord, read_record
+from synth.crash_record import PC, STACK, THREAD_GUARD, THREAD_STACK, CrashText
+
+LOAD = b"\x48\x8b\x40\x28"  # mov rax,[rax+0x28]
+STORE = b"\x89\x03"  # mov [rbx],eax
+PUSH = b"\x55"  # push rbp
+GUARD_LOW, STACK_LOW = 0x7F10007FF000, 0x7F1000800000
+MAIN_LOW = 0x7FFD00000000
+
+
+def read(text: CrashText, *functions: str) -> MechanismReading:
+    reading = read_record(text.data())
+    assert isinstance(reading, ReadRecord) and not reading.losses, reading
+    return read_mechanism(reading.record, [Frame(function=name, library="/lib/libc.so.6") for name in functions])
+
+
+def texts(reading: MechanismReading) -> str:
+    return "\n".join(cite.text for cite in reading.supports)
+
+
+@pytest.mark.parametrize(
+    ("address", "access", "word"),
+    [
+        (0x0, "read", Mechanism.NULL_READ),
+        (0x28, "read", Mechanism.NULL_READ),
+        (0xFFFF, "write", Mechanism.NULL_WRITE),
+        (0x10000, "read", Mechanism.WILD_READ),
+        (0x123456789000, "write", Mechanism.WILD_WRITE),
+        (0xFFFFFFFFFFFFFFF8, "read", Mechanism.WILD_READ),
+        (0x0, "exec", Mechanism.NULL_CALL),
+        (0x123456789000, "exec", Mechanism.WILD_CALL),
+        (0x7F2000000000, "exec", Mechanism.EXECUTE_DATA),
+        (0x7F0000002010, "write", Mechanism.WRITE_TO_READONLY),
+        (0x7F0000001010, "write", Mechanism.WRITE_TO_READONLY),  # code pages are not writable either
+        (0x7F10007FF800, "write", Mechanism.WILD_WRITE),  # a guard page, but the stack pointer is elsewhere
+    ],
+)
+def test_page_faults(address: int, access: str, word: Mechanism) -> None:
+    reading = read(CrashText().segv(address, access))
+    assert reading.mechanism is word
+    assert (reading.address, reading.access) == (address, access)
+    assert reading.supports[0].locator == "signal.address"
+
+
+def test_the_null_register_is_named() -> None:
+    reading = read(CrashText().segv(0x28, "read").registers(rax=0, rbx=5).code(LOAD))
+    assert "rax = 0x0" in texts(reading) and "rbx" not in texts(reading)
+    assert reading.operand is not None and reading.operand.text == "[rax+0x28]"
+
+
+def test_an_access_that_the_error_code_knows() -> None:
+    text = CrashText().segv(0x28, "read")
+    text.members["signal"].update(access=None, error_code="0x6")
+    assert read(text).mechanism is Mechanism.NULL_WRITE
+    text.members["signal"].update(error_code="0x14")
+    assert read(text).mechanism is Mechanism.NULL_CALL
+
+
+def test_an_access_that_only_the_instruction_knows() -> None:
+    text = CrashText().segv(0x28, "read").registers(rbx=0x28).code(STORE)
+    text.members["signal"]["access"] = None
+    assert read(text).mechanism is Mechanism.NULL_WRITE
+
+
+def test_an_access_that_nothing_knows_has_no_word() -> None:
+    text = CrashText().segv(0x28, "read")
+    text.members["signal"]["access"] = None
+    reading = read(text)
+    assert reading.mechanism is None and reading.unknown
+
+
+def test_a_mapping_that_allows_the_access_speaks_against() -> None:
+    reading = read(CrashText().segv(0x7F0000002010, "read"))
+    assert reading.mechanism is Mechanism.WILD_READ and reading.against
+
+
+# --- general protection ---------------------------------------------------------------------------------------------
+
+
+def protection(code: bytes, **registers: int) -> CrashText:
+    text = CrashText().signal(11, "SIGSEGV", 0x80, "SI_KERNEL", address=0, trap=13)
+    return text.registers(**registers).code(code)
+
+
+def test_a_non_canonical_pointer_is_no_null_pointer() -> None:
+    reading = read(protection(LOAD, rax=0xDEADBEEFDEADBEEF))
+    assert reading.mechanism is Mechanism.NON_CANONICAL
+    assert reading.address == 0xDEADBEEFDEADBEEF + 0x28 and reading.access == "read"
+
+
+def test_the_kernels_zero_is_not_shown_as_an_address() -> None:
+    reading = read(protection(b"\xff\xff\xff", rax=0x1000))
+    assert reading.mechanism is None and reading.address is None and reading.unknown
+
+
+def test_a_call_through_a_non_canonical_register() -> None:
+    reading = read(protection(b"\xff\xd0", rax=0x6D6F632E656C7078))
+    assert reading.mechanism is Mechanism.NON_CANONICAL and reading.access == "exec"
+
+
+def test_without_the_instruction_a_suspect_register_is_only_suspect() -> None:
+    text = protection(b"", rbx=0x6D6F632E656C7078).set(code=None)
+    reading = read(text)
+    assert reading.mechanism is Mechanism.NON_CANONICAL and reading.address is None and reading.unknown
+
+
+def test_a_privileged_instruction() -> None:
+    assert read(protection(b"\xf4")).mechanism is Mechanism.ILLEGAL_INSTRUCTION  # hlt
+
+
+def test_a_misaligned_vector_access_is_no_bad_address() -> None:
+    reading = read(protection(b"\x0f\x29\x40\x10", rax=0x7F1000800008))  # movaps [rax+0x10],xmm0
+    assert reading.mechanism is None and "16 divides" in texts(reading)
+
+
+def test_a_stack_segment_fault_comes_as_sigbus() -> None:
+    text = CrashText().signal(7, "SIGBUS", 0x80, "SI_KERNEL", address=0, trap=12)
+    text.registers(rbp=0xDEADBEEFDEADBEEF).code(b"\x48\x8b\x45\xf8")  # mov rax,[rbp-8]
+    assert read(text).mechanism is Mechanism.NON_CANONICAL
+
+
+# --- stack overflow -------------------------------------------------------------------------------------------------
+
+
+def thread_overflow() -> CrashText:
+    sp = STACK_LOW
+    return CrashText().segv(sp - 8, "write", 2).registers(sp=sp).code(PUSH)
+
+
+def main_overflow(limit: int | None = 8 << 20) -> CrashText:
+    size = (limit or 8 << 20) - (1 << 20)
+    maps = [f"{MAIN_LOW:x}-{MAIN_LOW + size:x} rw-p 00000000 00:00 0   [stack]"]
+    text = CrashText().segv(MAIN_LOW - 8, "write").registers(sp=MAIN_LOW).code(PUSH)
+    return text.set(maps=maps, limits={"stack": limit})
+
+
+@pytest.mark.parametrize("text", [thread_overflow(), main_overflow()])
+def test_a_push_into_the_guard(text: CrashText) -> None:
+    reading = read(text)
+    assert reading.mechanism is Mechanism.STACK_OVERFLOW and reading.sp_at_guard
+
+
+def test_a_large_frame_whose_stack_pointer_is_already_below() -> None:
+    text = (
+        CrashText()
+        .segv(GUARD_LOW + 0x100, "write", 2)
+        .registers(sp=GUARD_LOW)
+        .code(b"\x48\x89\x84\x24\x00\x01\x00\x00")
+    )
+    reading = read(text)
+    assert reading.mechanism is Mechanism.STACK_OVERFLOW and reading.sp_at_guard
+
+
+def test_without_the_instruction_it_is_less_sure() -> None:
+    reading = read(thread_overflow().set(code=None))
+    assert reading.mechanism is Mechanism.STACK_OVERFLOW and not reading.sp_at_guard
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a stray pointer into the guard: the stack pointer is far up in the stack
+        thread_overflow().registers(sp=STACK_LOW + (4 << 20)),
+        # the same pointer, another thread's stack
+        thread_overflow().registers(sp=0x7FFD00010000),
+        # no guard below a thread's stack: nothing to run into
+        thread_overflow().set(maps=[THREAD_STACK, STACK]),
+        # the main stack had 7 MiB left to grow
+        main_overflow(limit=16 << 20).set(maps=[STACK]),
+        # no maps, no statement
+        thread_overflow().set(maps=None),
+        # what is above the guard is no stack (not writable)
+        thread_overflow().set(maps=[THREAD_GUARD, THREAD_STACK.replace("rw-p", "r--p")]),
+    ],
+)
+def test_a_near_miss_is_a_wild_write(text: CrashText) -> None:
+    assert read(text).mechanism is Mechanism.WILD_WRITE
+
+
+def test_an_unlimited_main_stack_is_never_sure() -> None:
+    reading = read(main_overflow(limit=None))
+    assert not reading.sp_at_guard
+
+
+# --- SIGBUS, SIGILL, SIGFPE -----------------------------------------------------------------------------------------
+
+
+def bus(address: int, code: int = 2, name: str = "BUS_ADRERR", **more: object) -> CrashText:
+    return CrashText().signal(7, "SIGBUS", code, name, address=address, **more)  # type: ignore[arg-type]
+
+
+def test_a_file_on_disk_and_a_file_in_memory() -> None:
+    assert read(bus(0x7F2000002000)).mechanism is Mechanism.BUS_TRUNCATED_FILE
+    assert read(bus(0x7F3000002000)).mechanism is Mechanism.BUS_SHM_FULL
+
+
+@pytest.mark.parametrize(
+    "path", ["/memfd:torch (deleted)", "/dev/zero (deleted)", "/SYSV00000000 (deleted)", "/dev/shm/x (deleted)"]
+)
+def test_memory_files_by_their_names(path: str) -> None:
+    maps = [f"7f3000000000-7f3000010000 rw-s 00000000 00:01 9   {path}"]
+    assert read(bus(0x7F3000002000).set(maps=maps)).mechanism is Mechanism.BUS_SHM_FULL
+
+
+def test_the_files_length_decides_where_it_is_known() -> None:
+    cut = {"path": "/dev/shm/torch_1_2", "size": 0x1000, "filesystem": 0x01021994, "free": 0}
+    reading = read(bus(0x7F3000002000).set(fault_file=cut))
+    assert reading.mechanism is Mechanism.BUS_TRUNCATED_FILE
+    full = {**cut, "size": 0x10000}
+    assert read(bus(0x7F3000002000).set(fault_file=full)).mechanism is Mechanism.BUS_SHM_FULL
+    # tmpfs mounted anywhere
+    assert (
+        read(bus(0x7F2000002000).set(fault_file={**full, "path": "/data/shard.bin"})).mechanism
+        is Mechanism.BUS_SHM_FULL
+    )
+    # a disk file that is long enough: neither
+    disk = {"path": "/data/shard.bin", "size": 0x10000, "filesystem": 0xEF53, "free": 0}
+    reading = read(bus(0x7F2000002000).set(fault_file=disk))
+    assert reading.mechanism is None and reading.unknown
+
+
+def test_the_last_page_of_a_file_is_whole() -> None:
+    """Bytes behind the end but in the last page can be read: an access there never faults, so the file was longer."""
+    file = {"path": "/data/shard.bin", "size": 0x2001, "filesystem": 0xEF53}
+    assert read(bus(0x7F2000002FFF).set(fault_file=file)).mechanism is None
+    assert read(bus(0x7F2000003000).set(fault_file=file)).mechanism is Mechanism.BUS_TRUNCATED_FILE
+
+
+def test_lost_memory() -> None:
+    reading = read(bus(0x7F2000002000, 4, "BUS_MCEERR_AR", address_lsb=12))
+    assert reading.mechanism is Mechanism.BUS_HARDWARE and "4096 bytes" in texts(reading)
+
+
+@pytest.mark.parametrize(
+    "text", [bus(0x7F1000900000), bus(0x10), bus(0x7F2000002000).set(maps=None), bus(0x7F2000002001, 1, "BUS_ADRALN")]
+)
+def test_a_bus_error_that_no_file_explains_has_no_word(text: CrashText) -> None:
+    reading = read(text)
+    assert reading.mechanism is None and reading.unknown
+
+
+def test_illegal_instructions() -> None:
+    text = CrashText().signal(4, "SIGILL", 2, "ILL_ILLOPN", address=PC)
+    assert read(text.code(b"\x0f\x0b")).feature is None
+    reading = read(text.code(bytes.fromhex("62f17c4858c1")))
+    assert (reading.mechanism, reading.feature) == (Mechanism.ILLEGAL_INSTRUCTION, "avx512f")
+    # the missing one of several is named
+    text.members["job"]["cpu_flags"] = "fpu avx512f avx512vl"
+    assert read(text.code(bytes.fromhex("62f17d48fcc1"))).feature == "avx512bw"
+
+
+def test_divisions() -> None:
+    text = CrashText().signal(8, "SIGFPE", 1, "FPE_INTDIV", address=PC, trap=0).code(b"\xf7\xf9")
+    assert read(text).mechanism is Mechanism.INTEGER_DIVISION
+    assert read(CrashText().signal(8, "SIGFPE", 3, "FPE_FLTDIV", address=PC, trap=19)).mechanism is None
+
+
+# --- raised and sent ------------------------------------------------------------------------------------------------
+
+
+def abort(message: str | None = None) -> CrashText:
+    text = CrashText().signal(6, "SIGABRT", -6, "SI_TKILL", sender=4242)
+    return text.set(abort_message={"text": message, "source": "glibc"} if message else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "functions", "word"),
+    [
+        (abort("free(): invalid pointer\n"), (), Mechanism.ABORT_HEAP),
+        (abort("python: a.c:1: f: Assertion `x' failed.\n"), (), Mechanism.ABORT_ASSERT),
+        (abort(), ("raise", "abort", "__assert_fail"), Mechanism.ABORT_ASSERT),
+        (abort(), ("raise", "abort", "__libc_message", "malloc_printerr"), Mechanism.ABORT_HEAP),
+        (abort(), ("raise", "abort", "std::terminate()"), Mechanism.ABORT_CXX_EXCEPTION),
+        (
+            abort().set(cxx_exception={"type": "St9bad_alloc", "what": "std::bad_alloc"}),
+            (),
+            Mechanism.ABORT_CXX_EXCEPTION,
+        ),
+        # an exception under way while the allocator gives up: the allocator's message is the reason
+        (
+            abort("free(): invalid pointer\n").set(cxx_exception={"type": "St9bad_alloc", "what": None}),
+            (),
+            Mechanism.ABORT_HEAP,
+        ),
+        (abort("*** stack smashing detected ***: terminated\n"), (), Mechanism.ABORT_OTHER),
+        (abort(), ("raise", "abort", "my_panic"), Mechanism.ABORT_OTHER),
+        (abort(), (), Mechanism.ABORT_OTHER),
+    ],
+)
+def test_aborts(text: CrashText, functions: tuple[str, ...], word: Mechanism) -> None:
+    assert read(text, *functions).mechanism is word
+
+
+@pytest.mark.parametrize("code", [(0, "SI_USER"), (-1, "SI_QUEUE"), (-6, "SI_TKILL")])
+@pytest.mark.parametrize("number", [(11, "SIGSEGV"), (6, "SIGABRT"), (7, "SIGBUS")])
+def test_another_process_sent_it(number: tuple[int, str], code: tuple[int, str]) -> None:
+    assert read(CrashText().signal(*number, *code, sender=999)).mechanism is Mechanism.SENT_BY_PROCESS
+
+
+def test_pid_0_is_another_process() -> None:
+    assert read(CrashText().signal(11, "SIGSEGV", 0, "SI_USER", sender=0)).mechanism is Mechanism.SENT_BY_PROCESS
+
+
+def test_sigkill_is_its_own_word() -> None:
+    assert read(CrashText().signal(9, "SIGKILL", 0, "SI_USER", sender=1)).mechanism is Mechanism.KILLED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CrashText().signal(11, "SIGSEGV", 0, "SI_USER", sender=4242),  # kill(getpid())
+        CrashText().signal(11, "SIGSEGV", -6, "SI_TKILL", sender=4242),  # raise()
+        CrashText().signal(11, "SIGSEGV", -6, "SI_TKILL", sender=4242, via="0x7f0000001500"),
+        CrashText().signal(11, "SIGSEGV", -6, "SI_TKILL", sender=999, via="0x7f0000001500"),
+        CrashText().signal(11, "SIGSEGV", 0, "SI_USER", sender=999).set(process=None),  # whose pid is that?
+        CrashText().signal(11, "SIGSEGV", 0, "SI_USER"),  # sender lost
+    ],
+)
+def test_never_sent_by_process_without_a_foreign_pid(text: CrashText) -> None:
+    assert read(text).mechanism is None
+
+
+def test_a_pid_of_an_outer_namespace_is_not_ours() -> None:
+    text = CrashText().signal(11, "SIGSEGV", 0, "SI_USER", sender=77)
+    text.members["process"].update(pid=5, nspid=[77, 5])
+    assert read(text).mechanism is Mechanism.SENT_BY_PROCESS
+
+
+def test_a_record_without_a_signal() -> None:
+    assert read(CrashText().set(signal=None)).mechanism is None
+
+
+# --- aarch64 --------------------------------------------------------------------------------------------------------
+
+
+def test_aarch64_uses_its_syndrome_and_its_registers() -> None:
+    text = CrashText().segv(0x28, "read").registers(arch="aarch64", x0=0).code((0xF9401401).to_bytes(4, "little"))
+    text.members["signal"].update(access=None, esr=hex(0x24 << 26 | 1 << 6 | 4))
+    reading = read(text)
+    assert reading.mechanism is Mechanism.NULL_WRITE  # the hardware's word counts, not the instruction's
+    text.members["signal"]["esr"] = hex(0x24 << 26 | 4)
+    reading = read(text)
+    assert reading.mechanism is Mechanism.NULL_READ and "x0 = 0x0" in texts(reading)
+    text.members["signal"]["esr"] = hex(0x20 << 26 | 4)
+    assert read(text).mechanism is Mechanism.NULL_CALL

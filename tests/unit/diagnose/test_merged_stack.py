@@ -1,0 +1,146 @@
+"""Native and Python frames in one stack."""
+
+from __future__ import annotations
+
+import pytest
+
+from ftforensics.diagnose.stacks import choose_walk, crashing_python, merge, other_threads, own_frames_dropped
+from ftforensics.model.basics import Address
+from ftforensics.model.case import PythonFrame
+from ftforensics.model.crash import CrashRecord, NativeWalk, Process, PythonText, RawFrame
+from ftforensics.model.diagnosis import Frame
+from ftforensics.model.helper_report import HelperFrame, HelperReport, HelperThread
+
+PYTHON = "/usr/lib/libpython3.11.so.1.0"
+EVAL = "_PyEval_EvalFrameDefault"
+
+
+def native(*names: str) -> list[Frame]:
+    """ "torch.f" is a frame of libtorch, everything else belongs to the interpreter."""
+    return [
+        Frame(function=name.removeprefix("torch."), library="/x/libtorch.so" if name.startswith("torch.") else PYTHON)
+        for name in names
+    ]
+
+
+def python(*names: str) -> list[PythonFrame]:
+    return [PythonFrame(file="t.py", line=1, function=name) for name in names]
+
+
+def names(frames: list[Frame]) -> list[str]:
+    return [f"{frame.function}()" if frame.python else str(frame.function) for frame in frames]
+
+
+@pytest.mark.parametrize(
+    ("stack", "lines", "merged"),
+    [
+        # one eval loop runs any number of Python frames (3.11 and later)
+        (["torch.add", "cfunction_call", EVAL, "_PyEval_Vector", "Py_RunMain"], ["f", "g"], ["add", "f()", "g()"]),
+        # one each (3.10)
+        (["torch.add", EVAL, "_PyFunction_Vectorcall", EVAL], ["f", "g"], ["add", "f()", "g()"]),
+        # Python called C++, which called Python
+        (["torch.add", EVAL, "torch.backward", EVAL], ["hook", "train"], ["add", "hook()", "backward", "train()"]),
+        (
+            ["torch.add", EVAL, "torch.backward", EVAL, EVAL],
+            ["hook", "step", "train", "main"],
+            ["add", "hook()", "step()", "backward", "train()", "main()"],
+        ),
+        # died in the interpreter itself: that frame stays
+        ([EVAL, "Py_RunMain"], ["f"], [EVAL, "f()"]),
+        (["_PyObject_Malloc", EVAL], ["f"], ["_PyObject_Malloc", "f()"]),
+        # no eval frame in sight: the walk was cut, Python is still further out
+        (["torch.add", "torch.mul"], ["f", "g"], ["add", "mul", "f()", "g()"]),
+        # more eval frames than Python lines (the dump was cut)
+        (["torch.add", EVAL, "torch.backward", EVAL], ["hook"], ["add", "backward", "hook()"]),
+        (["torch.add"], [], ["add"]),
+        ([], ["f"], ["f()"]),
+        ([], [], []),
+    ],
+)
+def test_merge(stack: list[str], lines: list[str], merged: list[str]) -> None:
+    assert names(merge(native(*stack), python(*lines))) == merged
+
+
+@pytest.mark.parametrize("evals", range(4))
+@pytest.mark.parametrize("lines", range(5))
+def test_no_frame_is_lost_or_doubled(evals: int, lines: int) -> None:
+    stack = native("torch.add", *[name for index in range(evals) for name in (EVAL, f"torch.call{index}")])
+    merged = merge(stack, python(*(f"f{index}" for index in range(lines))))
+    assert [frame.function for frame in merged if frame.python] == [f"f{index}" for index in range(lines)]
+    assert [f.function for f in merged if not f.python] == ["add", *(f"call{index}" for index in range(evals))]
+
+
+def test_a_function_of_the_same_name_elsewhere_is_kept() -> None:
+    stack = [Frame(function="main", library="/x/train"), *native(EVAL)]
+    assert names(merge(stack, python("f"))) == ["main", "f()"]
+    assert names(merge([*native("torch.a"), Frame(function="builtin_x", library="/x/libtorch.so")], [])) == [
+        "a",
+        "builtin_x",
+    ]
+
+
+def test_our_own_handler_is_not_part_of_the_story() -> None:
+    ours = "/site-packages/ftforensics/_native.abi3.so"
+    frames = [
+        Frame(function="ftf_handle", library=ours, trust="cfi"),
+        Frame(function="__restore_rt", library="/lib/libc.so.6", trust="cfi"),
+        Frame(function="add", library="/x/libtorch.so", trust="context"),
+        Frame(function="park", library=ours, trust="cfi"),
+    ]
+    raw = [RawFrame(Address(index), trust=frame.trust) for index, frame in enumerate(frames)]
+    assert names(own_frames_dropped(frames, raw)) == ["add"]
+
+
+def walk(count: int, kind: str = "libgcc") -> NativeWalk:
+    return NativeWalk(unwinder=kind, frames=[RawFrame(Address(index)) for index in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("libgcc", "frame_pointer", "scan", "chosen"),
+    [
+        (9, 12, 40, "libgcc"),
+        (1, 5, 40, "fp"),
+        (1, 1, 40, "scan"),
+        (1, 2, 2, "libgcc"),
+        (0, 1, 0, "fp"),
+        (0, 0, 0, None),
+    ],
+)
+def test_the_walk_to_believe(libgcc: int, frame_pointer: int, scan: int, chosen: str | None) -> None:
+    record = CrashRecord(
+        native=walk(libgcc), native_frame_pointer=walk(frame_pointer, "fp"), native_scan=walk(scan, "scan")
+    )
+    found = choose_walk(record)
+    assert (found.unwinder if found else None) == chosen
+
+
+OWN = 'Stack (most recent call first):\n  File "a.py", line 3 in own\n'
+ALL = (
+    'Thread 0x1 (most recent call first):\n  File "a.py", line 1 in other\n\n'
+    'Current thread 0x2 (most recent call first):\n  File "a.py", line 2 in current\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "everyone", "function"),
+    [(OWN, ALL, "own"), (None, ALL, "current"), ("", ALL, "current"), (OWN, None, "own")],
+)
+def test_the_crashing_threads_python(own: str | None, everyone: str | None, function: str) -> None:
+    thread = crashing_python(CrashRecord(python=PythonText(text=own), python_threads=PythonText(text=everyone)))
+    assert thread is not None and thread.frames[0].function == function
+
+
+def test_without_any_dump_there_is_none() -> None:
+    assert crashing_python(CrashRecord()) is None
+    assert other_threads(CrashRecord(), None) == []
+
+
+def test_other_threads_come_from_the_reporter_when_it_saw_them() -> None:
+    record = CrashRecord(process=Process(tid=7), python_threads=PythonText(text=ALL))
+    (thread,) = other_threads(record, None)
+    assert (thread.tid, thread.name, thread.crashed) == (None, "pthread 0x1", False)
+    frames = [HelperFrame("poll", "x.c", 3, native=True), HelperFrame("wait", "t.py", 4)]
+    report = HelperReport(threads=[HelperThread(7, "main", frames), HelperThread(8, "io", frames)])
+    seen = other_threads(record, report)
+    assert [(thread.tid, thread.crashed) for thread in seen] == [(7, True), (8, False)]
+    assert names(seen[1].frames) == ["poll", "wait()"]

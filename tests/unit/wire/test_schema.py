@@ -1,0 +1,66 @@
+"""The published JSON Schemas: current, valid, and true of what is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from ftforensics.diagnose import diagnose
+from ftforensics.model.basics import encode_hook
+from ftforensics.model.case import Case, CaseRecord
+from ftforensics.wire.record import ReadRecord, read_record
+from ftforensics.wire.schema import PUBLISHED, write_schemas
+from synth.crash_record import CrashText
+
+
+def schema(root: Path, name: str) -> jsonschema.Draft202012Validator:
+    content = json.loads((root / "docs" / name).read_text())
+    jsonschema.Draft202012Validator.check_schema(content)
+    return jsonschema.Draft202012Validator(content)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_schema_is_current(root: Path, tmp_path: Path, name: str) -> None:
+    write_schemas(tmp_path)
+    assert (root / "docs" / name).read_text() == (tmp_path / name).read_text(), "run: python -m ftforensics.wire.schema"
+
+
+def test_records_fit(root: Path) -> None:
+    validator = schema(root, "crash.schema.json")
+    validator.validate(json.loads((root / "docs" / "example.crash.json").read_text()))
+    validator.validate(json.loads(CrashText().segv(0x28, "read").data()))
+    validator.validate({"schema": "ftforensics.crash/1"})
+
+
+def test_every_member_may_be_null_and_more_may_come(root: Path) -> None:
+    validator = schema(root, "crash.schema.json")
+    record = json.loads(CrashText().segv(0x28, "read").data())
+    for name in record:
+        if name != "schema":
+            validator.validate({**record, name: None})
+    record["signal"] = dict.fromkeys(record["signal"], None)
+    validator.validate({**record, "colour": {"x": 1}})
+
+
+@pytest.mark.parametrize(
+    "change", [{"schema": "ftforensics.crash/2"}, {"step": "x"}, {"signal": {"address": 40}}, {"maps": "text"}]
+)
+def test_what_does_not_fit_is_refused(root: Path, change: dict[str, object]) -> None:
+    record = json.loads(CrashText().segv(0x28, "read").data())
+    with pytest.raises(jsonschema.ValidationError):
+        schema(root, "crash.schema.json").validate({**record, **change})
+
+
+def test_a_report_fits(root: Path) -> None:
+    reading = read_record((root / "docs" / "example.crash.json").read_bytes())
+    assert isinstance(reading, ReadRecord)
+    diagnosis = diagnose(Case([CaseRecord(reading.record)]))
+    report = json.loads(msgspec.json.encode(diagnosis, enc_hook=encode_hook))
+    schema(root, "report.schema.json").validate(report)
+    report["verdict"] = 3
+    with pytest.raises(jsonschema.ValidationError):
+        schema(root, "report.schema.json").validate(report)
