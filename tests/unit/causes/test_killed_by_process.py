@@ -51,3 +51,5 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     assert queued.confidence is Confidence.LIKELY
     assert ask("killed-by-process", sent(sender=None)) == []
     assert ask("killed-by-process", sent().set(process=None)) == []
+    killed = CrashText().signal(9, "SIGKILL", -6, "SI_TKILL", sender=4242)
+    assert ask("killed-by-process", killed) == ask("killed-by-process", killed.set(process=None)) == []

@@ -61,7 +61,7 @@ def test_the_example(root: Path) -> None:
     assert (process.role, process.rank, process.phase, process.step) == ("root", 0, "train > save_checkpoint", 500)
     assert [frame.function for frame in process.stack if frame.python] == ["train_step", "<module>"]
     assert [event.at for event in diagnosis.timeline] == sorted(event.at for event in diagnosis.timeline)
-    assert [event.text for event in diagnosis.timeline][0] == "ftforensics installed"
+    assert diagnosis.timeline[0].text == "ftforensics installed"
 
 
 def test_a_specific_cause_takes_the_residuals_place() -> None:

@@ -53,13 +53,14 @@ def check(crash: Crash) -> Iterator[Finding]:
         return
     if crash.reading.mechanism not in (Mechanism.SENT_BY_PROCESS, Mechanism.KILLED):
         return
+    process = crash.record.process
+    if process is None or process.pid is None or process.pid == signal.sender.pid:
+        return
     forgeable = signal.code not in (_SI_USER, _SI_TKILL)
     supports = list(crash.reading.supports)
-    process = crash.record.process
-    if process is not None and process.pid is not None:
-        supports.append(Cite("crash", "process.pid", f"this process was {process.pid}, not {signal.sender.pid}"))
-        if process.ppid == signal.sender.pid:
-            supports.append(Cite("crash", "process.ppid", f"{signal.sender.pid} is the parent process"))
+    supports.append(Cite("crash", "process.pid", f"this process was {process.pid}, not {signal.sender.pid}"))
+    if process.ppid == signal.sender.pid:
+        supports.append(Cite("crash", "process.ppid", f"{signal.sender.pid} is the parent process"))
     sender = f"pid {signal.sender.pid}" if signal.sender.pid else "a process outside this pid namespace"
     yield Finding(
         cause="killed-by-process",
