@@ -226,16 +226,30 @@ static const struct ftf_action *next_action(int sig, bool visit)
     return 0;
 }
 
+/* CPython uses one C function for all of signal.signal(); it stood on SIGINT when we were installed. */
+static bool is_python_level(const struct ftf_action *action)
+{
+    for (int i = 0; i < FTF_NOTED_SIGNALS; i++)
+        if (ftf_noted_signals[i] == SIGINT)
+            return action->handler == ftf.noted[i].handler;
+    return false;
+}
+
 static void hand_over(int sig, siginfo_t *info, void *context)
 {
     static const struct ftf_action standard;
     const struct ftf_action *next = next_action(sig, true);
-    ftf_sigaction(sig, next ? next : &standard, 0);
+    struct ftf_action action = next ? *next : standard;
+    bool refault = returns_by_fault(sig, info, context);
+    /* CPython's handler for signal.signal() only sets a flag: after a real fault it would be called for ever. */
+    if (next && refault && is_python_level(next))
+        action.flags |= SA_RESETHAND;
+    ftf_sigaction(sig, &action, 0);
     if (next)
         /* A foreign handler may wait for other threads; the main thread stays held a little, so that the process does not
            end as if nothing had happened. A sent signal may be survived: nobody is held. */
         ftf_hold_release(ftf_was_sent(info) && sig != SIGABRT ? 2 : 1);
-    if (!returns_by_fault(sig, info, context) && ftf_requeue(ftf_getpid(), ftf_gettid(), sig, info) != 0)
+    if (!refault && ftf_requeue(ftf_getpid(), ftf_gettid(), sig, info) != 0)
         ftf_tgkill(ftf_getpid(), ftf_gettid(), sig);
 }
 
@@ -269,6 +283,7 @@ static bool become_owner(int pid, int tid)
 static void begin(int sig, siginfo_t *info, void *context, int pid)
 {
     ftf.crash_ns = ftf_clock_ns(CLOCK_MONOTONIC);
+    ftf.crash_pid = pid;
     ftf.foreign_process = pid != ftf.pid;
     ftf.signal = sig;
     ftf.info = info;

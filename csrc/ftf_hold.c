@@ -9,7 +9,7 @@
 static bool must_wait(int me)
 {
     uint32_t release = __atomic_load_n(&ftf.release, __ATOMIC_ACQUIRE);
-    return (release == 0 || (release == 1 && me == ftf.pid)) && ftf_clock_ns(CLOCK_MONOTONIC) < ftf.hold_until_ns;
+    return (release == 0 || (release == 1 && me == ftf.crash_pid)) && ftf_clock_ns(CLOCK_MONOTONIC) < ftf.hold_until_ns;
 }
 
 static void wait_while_held(int me)
@@ -107,7 +107,7 @@ static int signal_new_threads(int fd, int me)
                 continue;
             fresh++;
             ftf.threads[ftf.thread_count - 1].signalled =
-                ftf.hold_signal != 0 && ftf_tgkill(ftf.pid, tid, ftf.hold_signal) == 0;
+                ftf.hold_signal != 0 && ftf_tgkill(ftf.crash_pid, tid, ftf.hold_signal) == 0;
         }
     }
 }
@@ -119,9 +119,10 @@ void ftf_hold_threads(void)
     ftf.hold_until_ns = started + (int64_t)FTF_SECOND_CRASHER_MS * 1000000;
     ftf.thread_count = 0;
     choose_signal();
-    if (ftf.hold_signal && me != ftf.pid) { /* main first: its return ends the process */
+    if (ftf.hold_signal && me != ftf.crash_pid) { /* main first: its return ends the process */
         ftf.threads[ftf.thread_count++] = (struct ftf_thread){
-            .tid = ftf.pid, .signalled = ftf_tgkill(ftf.pid, ftf.pid, ftf.hold_signal) == 0};
+            .tid = ftf.crash_pid,
+            .signalled = ftf_tgkill(ftf.crash_pid, ftf.crash_pid, ftf.hold_signal) == 0};
     }
     bool close_after = false;
     int fd = ftf.task_fd.fd;

@@ -190,7 +190,8 @@ struct ftf_state {
     void *context; /* ucontext_t of the crash */
     uint64_t signal_return; /* return address of the handler: the restorer or the vdso */
     stack_t original_stack;
-    bool foreign_process; /* a child that never ran our fork hooks (vfork, raw clone) */
+    int crash_pid;        /* of the crashing process, which is not always `pid` */
+    bool foreign_process; /* it is a child that never ran our fork hooks (vfork, raw clone) */
     int watcher_tid;
     int crashers[FTF_MAX_CRASHERS];
     unsigned crasher_count;

@@ -137,7 +137,7 @@ uint64_t ftf_stack_start(const char **note)
     }
     /* A thread's control block lies at the high end of the mapping that is its stack (glibc, nptl/allocatestack.c). */
     *note = "wild stack pointer: the top of the thread's stack";
-    if (ftf_gettid() != ftf.pid) {
+    if (ftf_gettid() != ftf.crash_pid) {
         uint64_t self = ftf_thread_pointer();
         const struct ftf_map *map = ftf_maps_find(self);
         if (map)
