@@ -145,13 +145,19 @@ def test_a_name_without_an_end_stops_at_the_table(table: Path) -> None:
     assert found == (0x100, 0x10, b"endless")
 
 
+def test_a_name_behind_the_table_is_none(table: Path) -> None:
+    path, symbols, size, names, names_size = write_tables(table, [row("f", 0x100), row("g", 0x100)])
+    assert nearest_symbols(path, symbols, size, names, names_size, [0x100]) == [(0x100, 0x10, b"f")]
+    assert nearest_symbols(path, symbols, size, names, 1, [0x100]) == [None]
+
+
 def test_a_size_that_overflows_the_address_space(table: Path) -> None:
     assert name_at(table, [row("f", 0x100, 2**64 - 1)], 2**64 - 2) == "f"
 
 
 @pytest.mark.parametrize(
     "where",
-    [(16, 1 << 40, 40, 8), (1 << 40, 24, 40, 8), (16, 24, 1 << 63, 8), (16, 24, 40, 2**64 - 1), (2**64 - 8, 24, 40, 8)],
+    [(16, 1 << 40, 40, 3), (1 << 40, 24, 40, 3), (16, 24, 1 << 63, 3), (16, 24, 40, 2**64 - 1), (2**64 - 8, 24, 40, 3)],
 )
 def test_tables_outside_the_file_are_refused(table: Path, where: tuple[int, int, int, int]) -> None:
     path = write_tables(table, [row("f", 0x100)])[0]
