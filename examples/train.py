@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import ftforensics
 
-BATCH = 64
+BATCH = 4096
 BATCHES_PER_SHARD = 8
 BATCH_BYTES = BATCH * 2 * ctypes.sizeof(ctypes.c_float)
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from conditions import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "news").glob("*.md")])
