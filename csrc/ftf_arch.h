@@ -14,7 +14,7 @@ struct ftf_register {
 };
 
 struct ftf_fault_details {
-    int trap;            /* x86 trapno, -1 when there is none */
+    int trap; /* x86 trapno, -1 when there is none */
     bool has_error_code; /* x86 */
     uint64_t error_code;
     bool has_esr; /* aarch64 */

@@ -164,8 +164,7 @@ void ftf_call_below_frame(const ucontext_t *context, const siginfo_t *info, uint
         siginfo_t info;
         ucontext_t context;
     };
-    struct frame *place =
-        (struct frame *)(((uintptr_t)stack_top - sizeof(struct frame) - 512) & ~(uintptr_t)15);
+    struct frame *place = (struct frame *)(((uintptr_t)stack_top - sizeof(struct frame) - 512) & ~(uintptr_t)15);
     memcpy(&place->info, info, sizeof *info);
     memcpy(&place->context, context, sizeof *context);
     ftf_jump_with_return(place, function, argument, signal_return, ftf_context_fp(context));

@@ -27,9 +27,9 @@ int ftf_context_registers(const ucontext_t *context, struct ftf_register *out)
         const char *name;
         int index;
     } table[] = {
-        {"rax", REG_RAX}, {"rbx", REG_RBX}, {"rcx", REG_RCX}, {"rdx", REG_RDX},       {"rsi", REG_RSI},
-        {"rdi", REG_RDI}, {"rbp", REG_RBP}, {"rsp", REG_RSP}, {"r8", REG_R8},         {"r9", REG_R9},
-        {"r10", REG_R10}, {"r11", REG_R11}, {"r12", REG_R12}, {"r13", REG_R13},       {"r14", REG_R14},
+        {"rax", REG_RAX}, {"rbx", REG_RBX}, {"rcx", REG_RCX},    {"rdx", REG_RDX}, {"rsi", REG_RSI},
+        {"rdi", REG_RDI}, {"rbp", REG_RBP}, {"rsp", REG_RSP},    {"r8", REG_R8},   {"r9", REG_R9},
+        {"r10", REG_R10}, {"r11", REG_R11}, {"r12", REG_R12},    {"r13", REG_R13}, {"r14", REG_R14},
         {"r15", REG_R15}, {"rip", REG_RIP}, {"eflags", REG_EFL}, {"cr2", REG_CR2},
     };
     for (size_t i = 0; i < FTF_LENGTH(table); i++)

@@ -86,16 +86,18 @@ void ftf_put_bool(struct ftf_text *text, bool value) { ftf_puts(text, value ? "t
 static size_t utf8_sequence(const uint8_t *bytes, size_t available)
 {
     uint8_t first = bytes[0];
-    size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : (first & 0xf0) == 0xe0 ? 3
-                                         : first >= 0xf0 && first < 0xf5 ? 4
-                                                                         : 0;
+    size_t length = first < 0x80                    ? 1
+                    : first >= 0xc2 && first < 0xe0 ? 2
+                    : (first & 0xf0) == 0xe0        ? 3
+                    : first >= 0xf0 && first < 0xf5 ? 4
+                                                    : 0;
     if (length == 0 || length > available)
         return 0;
     for (size_t i = 1; i < length; i++)
         if ((bytes[i] & 0xc0) != 0x80)
             return 0;
-    if ((first == 0xe0 && bytes[1] < 0xa0) || (first == 0xed && bytes[1] > 0x9f) || (first == 0xf0 && bytes[1] < 0x90) ||
-        (first == 0xf4 && bytes[1] > 0x8f))
+    if ((first == 0xe0 && bytes[1] < 0xa0) || (first == 0xed && bytes[1] > 0x9f) ||
+        (first == 0xf0 && bytes[1] < 0x90) || (first == 0xf4 && bytes[1] > 0x8f))
         return 0;
     return length;
 }

@@ -184,7 +184,9 @@ static void record_crash(void *unused)
     ftf_member_stages();
     write_line("stages", ftf.crash_ns);
     const struct ftf_action *next = next_action(ftf.signal, false);
-    ftf_member_end(next ? "chain" : returns_by_fault(ftf.signal, ftf.info, ftf.context) ? "refault" : "requeue",
+    ftf_member_end(next                                                  ? "chain"
+                   : returns_by_fault(ftf.signal, ftf.info, ftf.context) ? "refault"
+                                                                         : "requeue",
                    next ? (uint64_t)(uintptr_t)next->handler : 0);
     write_line("end", ftf.crash_ns);
     stand_in_for_faulthandler();

@@ -121,8 +121,7 @@ void ftf_hold_threads(void)
     choose_signal();
     if (ftf.hold_signal && me != ftf.crash_pid) { /* main first: its return ends the process */
         ftf.threads[ftf.thread_count++] = (struct ftf_thread){
-            .tid = ftf.crash_pid,
-            .signalled = ftf_tgkill(ftf.crash_pid, ftf.crash_pid, ftf.hold_signal) == 0};
+            .tid = ftf.crash_pid, .signalled = ftf_tgkill(ftf.crash_pid, ftf.crash_pid, ftf.hold_signal) == 0};
     }
     bool close_after = false;
     int fd = ftf.task_fd.fd;

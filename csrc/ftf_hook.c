@@ -25,10 +25,8 @@ static void misbehave(int kind)
         *nowhere = 1;
         break;
     }
-    case SIGILL:
-        __builtin_trap();
-    default:
-        ftf_tgkill(ftf_getpid(), ftf_gettid(), kind);
+    case SIGILL: __builtin_trap();
+    default: ftf_tgkill(ftf_getpid(), ftf_gettid(), kind);
     }
 }
 

@@ -7,7 +7,7 @@
 
 struct ftf_config {
     const char *directory; /* absolute */
-    const char *stem;      /* "host-rank0" */
+    const char *stem; /* "host-rank0" */
     const char *static_members;
     size_t static_size;
     char **helper_argv; /* NULL-terminated lists; copied */

@@ -131,10 +131,10 @@ bool ftf_was_sent(const siginfo_t *info) { return info->si_code <= 0; }
 /* man sigaction, "The si_code field"; values in include/uapi/asm-generic/siginfo.h. */
 static const char *code_name(int sig, int code)
 {
-    static const char *const segv[] = {"SEGV_MAPERR", "SEGV_ACCERR", "SEGV_BNDERR", "SEGV_PKUERR", "SEGV_ACCADI",
+    static const char *const segv[] = {"SEGV_MAPERR",  "SEGV_ACCERR",  "SEGV_BNDERR",  "SEGV_PKUERR",  "SEGV_ACCADI",
                                        "SEGV_ADIDERR", "SEGV_ADIPERR", "SEGV_MTEAERR", "SEGV_MTESERR", "SEGV_CPERR"};
     static const char *const bus[] = {"BUS_ADRALN", "BUS_ADRERR", "BUS_OBJERR", "BUS_MCEERR_AR", "BUS_MCEERR_AO"};
-    static const char *const ill[] = {"ILL_ILLOPC", "ILL_ILLOPN", "ILL_ILLADR", "ILL_ILLTRP", "ILL_PRVOPC",
+    static const char *const ill[] = {"ILL_ILLOPC", "ILL_ILLOPN", "ILL_ILLADR", "ILL_ILLTRP",  "ILL_PRVOPC",
                                       "ILL_PRVREG", "ILL_COPROC", "ILL_BADSTK", "ILL_BADIADDR"};
     static const char *const fpe[] = {"FPE_INTDIV", "FPE_INTOVF", "FPE_FLTDIV", "FPE_FLTOVF",
                                       "FPE_FLTUND", "FPE_FLTRES", "FPE_FLTINV", "FPE_FLTSUB"};
@@ -296,9 +296,8 @@ void ftf_member_abort_message(void)
 {
     uint64_t message = 0;
     char text[1024];
-    bool found = ftf.abort_message &&
-                 ftf_peek((uint64_t)(uintptr_t)ftf.abort_message, &message, sizeof message) && message != 0 &&
-                 ftf_peek_string(message + offsetof(struct abort_text, text), text, sizeof text);
+    bool found = ftf.abort_message && ftf_peek((uint64_t)(uintptr_t)ftf.abort_message, &message, sizeof message) &&
+                 message != 0 && ftf_peek_string(message + offsetof(struct abort_text, text), text, sizeof text);
     put_member("abort_message");
     if (found && text[0] != 0) {
         ftf_puts(out, "{\"text\": ");

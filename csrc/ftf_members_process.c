@@ -192,8 +192,7 @@ static bool is_deleted(const struct ftf_map *map)
 {
     static const char mark[] = " (deleted)";
     size_t length = sizeof mark - 1;
-    return map->name_length > length &&
-           memcmp(ftf_maps_name(map) + map->name_length - length, mark, length) == 0;
+    return map->name_length > length && memcmp(ftf_maps_name(map) + map->name_length - length, mark, length) == 0;
 }
 
 void ftf_member_modules(void)
@@ -325,10 +324,10 @@ void ftf_put_cause(struct ftf_text *text, const struct ftf_stage *stage)
     static const struct {
         int number;
         const char *name;
-    } errors[] = {{ENOSPC, "ENOSPC"}, {EAGAIN, "EAGAIN"}, {EPERM, "EPERM"}, {EACCES, "EACCES"}, {ENOENT, "ENOENT"},
-                  {EMFILE, "EMFILE"}, {ENFILE, "ENFILE"}, {EROFS, "EROFS"}, {EFBIG, "EFBIG"},   {EIO, "EIO"},
-                  {ENOSYS, "ENOSYS"}, {ENOMEM, "ENOMEM"}, {EBADF, "EBADF"}, {EDQUOT, "EDQUOT"},
-                  {EOVERFLOW, "line too long"}};
+    } errors[] = {
+        {ENOSPC, "ENOSPC"}, {EAGAIN, "EAGAIN"}, {EPERM, "EPERM"}, {EACCES, "EACCES"}, {ENOENT, "ENOENT"},
+        {EMFILE, "EMFILE"}, {ENFILE, "ENFILE"}, {EROFS, "EROFS"}, {EFBIG, "EFBIG"},   {EIO, "EIO"},
+        {ENOSYS, "ENOSYS"}, {ENOMEM, "ENOMEM"}, {EBADF, "EBADF"}, {EDQUOT, "EDQUOT"}, {EOVERFLOW, "line too long"}};
     if (stage->cause == FTF_OK && !stage->text) {
         ftf_puts(text, "null");
         return;

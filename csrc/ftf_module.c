@@ -255,8 +255,9 @@ static PyObject *native_test_hook(PyObject *self, PyObject *args)
     static const struct {
         const char *name;
         int kind;
-    } kinds[] = {{"segv", SIGSEGV}, {"bus", SIGBUS},         {"ill", SIGILL},           {"abrt", SIGABRT},
-                 {"fpe", SIGFPE},   {"hang", FTF_HOOK_HANG}, {"malloc", FTF_HOOK_MALLOC}, {"kill", FTF_HOOK_KILL}};
+    } kinds[] = {{"segv", SIGSEGV},           {"bus", SIGBUS},        {"ill", SIGILL},
+                 {"abrt", SIGABRT},           {"fpe", SIGFPE},        {"hang", FTF_HOOK_HANG},
+                 {"malloc", FTF_HOOK_MALLOC}, {"kill", FTF_HOOK_KILL}};
     const char *step, *kind;
     (void)self;
     if (!PyArg_ParseTuple(args, "ss", &step, &kind))

@@ -89,8 +89,7 @@ static void push(struct ftf_chain *chain, const struct ftf_action *action)
 int ftf_ownership_check(void)
 {
     int stolen = 0;
-    if (!ftf.installed || ftf_getpid() != ftf.pid ||
-        __atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) != FTF_IDLE ||
+    if (!ftf.installed || ftf_getpid() != ftf.pid || __atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) != FTF_IDLE ||
         __atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE) != 0)
         return 0;
     struct ftf_action ours = ftf_fault_action();

@@ -23,10 +23,10 @@
 #define FTF_PHASE_SIZE 80
 #define FTF_NOTE_SIZE 400
 #define FTF_SPACE_RESERVED (512 * 1024) /* bytes of disk that fallocate() keeps for a record */
-#define FTF_STACK_BYTES (32 * 1024)     /* raw stack kept in the record */
+#define FTF_STACK_BYTES (32 * 1024) /* raw stack kept in the record */
 #define FTF_CODE_BYTES 256
-#define FTF_BUDGET_MS 4000      /* all steps together, without the crash reporter */
-#define FTF_REPORTER_MS 9500    /* the crash reporter is killed after this */
+#define FTF_BUDGET_MS 4000 /* all steps together, without the crash reporter */
+#define FTF_REPORTER_MS 9500 /* the crash reporter is killed after this */
 #define FTF_SECOND_CRASHER_MS (FTF_BUDGET_MS + FTF_REPORTER_MS + 1500)
 
 enum ftf_progress { FTF_IDLE, FTF_RECORDING, FTF_DONE };
@@ -41,9 +41,9 @@ struct ftf_fd {
 struct ftf_chained {
     struct ftf_action action;
     int64_t noticed_ns; /* monotonic; 0 for the action found at install */
-    bool visited;       /* ran once during this death; a second time would loop */
-    bool taken_back;    /* it had replaced us */
-    char library[192];  /* path of the mapping that holds the handler, "" when unknown */
+    bool visited; /* ran once during this death; a second time would loop */
+    bool taken_back; /* it had replaced us */
+    char library[192]; /* path of the mapping that holds the handler, "" when unknown */
     uint64_t library_base;
 };
 
@@ -92,9 +92,9 @@ enum ftf_cause { FTF_OK = 0, FTF_CUT = 1000, FTF_SKIPPED = 1001, FTF_DIED = 1002
 struct ftf_stage {
     const char *name;
     int64_t ns;
-    int cause;        /* FTF_OK, a signal number, FTF_CUT, FTF_SKIPPED, FTF_DIED or a negative errno */
+    int cause; /* FTF_OK, a signal number, FTF_CUT, FTF_SKIPPED, FTF_DIED or a negative errno */
     const char *text; /* literal, overrides the text of `cause` */
-    int count;        /* a number behind `text`, -1 for none */
+    int count; /* a number behind `text`, -1 for none */
 };
 
 /* Stacks, each between guard pages. */
@@ -119,11 +119,11 @@ struct ftf_state {
     char boot_id[40];
     int64_t installed_ns;
     unsigned uid;
-    void (*restorer)(void);                 /* glibc's signal-return trampoline, which unwinders recognise */
-    unsigned long restorer_flag;            /* SA_RESTORER on x86-64; aarch64 returns through the vdso instead */
-    const char *unwind_safety;              /* "lockfree" or "loader-lock" */
-    struct abort_text **abort_message;      /* glibc's __abort_msg, or NULL */
-    void *(*cxa_get_globals[4])(void);      /* one a loaded libstdc++ */
+    void (*restorer)(void); /* glibc's signal-return trampoline, which unwinders recognise */
+    unsigned long restorer_flag; /* SA_RESTORER on x86-64; aarch64 returns through the vdso instead */
+    const char *unwind_safety; /* "lockfree" or "loader-lock" */
+    struct abort_text **abort_message; /* glibc's __abort_msg, or NULL */
+    void *(*cxa_get_globals[4])(void); /* one a loaded libstdc++ */
     int cxa_count;
 
     /* this process, renewed in a forked child */
@@ -179,9 +179,9 @@ struct ftf_state {
     uint8_t *scratch; /* 64 KiB */
 
     /* the crash */
-    uint64_t owner;    /* pid << 32 | tid of the thread that records, 0 when none */
+    uint64_t owner; /* pid << 32 | tid of the thread that records, 0 when none */
     uint32_t progress; /* enum ftf_progress */
-    uint32_t release;  /* futex: 0 everybody is held, 1 only the main thread, 2 nobody */
+    uint32_t release; /* futex: 0 everybody is held, 1 only the main thread, 2 nobody */
     int64_t hold_until_ns;
     int64_t crash_ns; /* monotonic */
     int64_t done_ns;
@@ -190,7 +190,7 @@ struct ftf_state {
     void *context; /* ucontext_t of the crash */
     uint64_t signal_return; /* return address of the handler: the restorer or the vdso */
     stack_t original_stack;
-    int crash_pid;        /* of the crashing process, which is not always `pid` */
+    int crash_pid; /* of the crashing process, which is not always `pid` */
     bool foreign_process; /* it is a child that never ran our fork hooks (vfork, raw clone) */
     int watcher_tid;
     int crashers[FTF_MAX_CRASHERS];

@@ -26,8 +26,7 @@ void ftf_deadline_create(void)
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = ftf.hold_signal;
     event._sigev_un._tid = ftf_gettid();
-    ftf.deadline_timer =
-        ftf.hold_signal && ftf_syscall3(SYS_timer_create, CLOCK_MONOTONIC, &event, &id) == 0 ? id : -1;
+    ftf.deadline_timer = ftf.hold_signal && ftf_syscall3(SYS_timer_create, CLOCK_MONOTONIC, &event, &id) == 0 ? id : -1;
 }
 
 void ftf_deadline_delete(void)
@@ -126,9 +125,9 @@ static FTF_NOINLINE int sandbox_run(void (*run)(void), int deadline_ms)
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
     ftf.sandbox_alive = 1;
     ftf.in_sandbox = true;
-    long pid = ftf_clone(CLONE_VM | CLONE_UNTRACED | CLONE_CHILD_CLEARTID,
-                         ftf.sandbox_stack.base + ftf.sandbox_stack.size, sandbox_main, (void *)run,
-                         &ftf.sandbox_alive);
+    long pid =
+        ftf_clone(CLONE_VM | CLONE_UNTRACED | CLONE_CHILD_CLEARTID, ftf.sandbox_stack.base + ftf.sandbox_stack.size,
+                  sandbox_main, (void *)run, &ftf.sandbox_alive);
     if (pid < 0) {
         ftf.in_sandbox = false;
         return (int)pid;

@@ -69,7 +69,8 @@ struct ftf_table {
 };
 
 /* Reads exactly `size` bytes. 0, or -1 with errno; a file that ends early is EIO. */
-static int read_at(int fd, void *buffer, size_t size, uint64_t offset) {
+static int read_at(int fd, void *buffer, size_t size, uint64_t offset)
+{
     char *at = buffer;
     while (size > 0) {
         ssize_t got = pread(fd, at, size, (off_t)offset);
@@ -91,7 +92,8 @@ static int read_at(int fd, void *buffer, size_t size, uint64_t offset) {
 
 /* Copies the string at `offset` of the string table and returns its length, -1 with errno. Read in steps: most names
  * are short, and neither the limit nor the end of the table may be passed. */
-static ssize_t read_name(const struct ftf_table *table, uint32_t offset, char *name) {
+static ssize_t read_name(const struct ftf_table *table, uint32_t offset, char *name)
+{
     size_t length = 0;
     uint64_t left = table->strings_size - offset; /* the scan refused st_name >= strings_size */
     size_t room = left < FTF_NAME_LIMIT ? (size_t)left : FTF_NAME_LIMIT;
@@ -111,33 +113,28 @@ static ssize_t read_name(const struct ftf_table *table, uint32_t offset, char *n
 }
 
 /* 1 is the best; 0 means that this symbol names no code. */
-static uint8_t symbol_rank(const Elf64_Sym *symbol) {
+static uint8_t symbol_rank(const Elf64_Sym *symbol)
+{
     uint8_t rank = 1;
     switch (ELF64_ST_TYPE(symbol->st_info)) {
     case STT_FUNC:
-    case STT_GNU_IFUNC:
-        break;
-    case STT_NOTYPE:
-        rank += 3;
-        break;
-    default:
-        return 0;
+    case STT_GNU_IFUNC: break;
+    case STT_NOTYPE: rank += 3; break;
+    default: return 0;
     }
     if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || symbol->st_shndx == SHN_COMMON)
         return 0;
     switch (ELF64_ST_BIND(symbol->st_info)) {
     case STB_GLOBAL:
-    case STB_GNU_UNIQUE:
-        return rank;
-    case STB_WEAK:
-        return rank + 1;
-    default:
-        return rank + 2;
+    case STB_GNU_UNIQUE: return rank;
+    case STB_WEAK: return rank + 1;
+    default: return rank + 2;
     }
 }
 
 /* Index of the first query with address >= value; count when there is none. */
-static size_t first_at_or_above(const struct ftf_table *table, uint64_t value) {
+static size_t first_at_or_above(const struct ftf_table *table, uint64_t value)
+{
     size_t low = 0, high = table->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -150,7 +147,8 @@ static size_t first_at_or_above(const struct ftf_table *table, uint64_t value) {
 }
 
 /* > 0: `candidate` is the better one; 0: not; -1: errno. */
-static int is_better(const struct ftf_table *table, const struct ftf_symbol *candidate, const struct ftf_symbol *best) {
+static int is_better(const struct ftf_table *table, const struct ftf_symbol *candidate, const struct ftf_symbol *best)
+{
     if (best->rank == 0)
         return 1;
     if (candidate->value != best->value)
@@ -166,7 +164,8 @@ static int is_better(const struct ftf_table *table, const struct ftf_symbol *can
 
 /* "$x", "$d", ".L..": marks for the disassembler (ELF for the Arm 64-bit Architecture, "Mapping symbols") and leftovers
  * of the assembler. They name no function. > 0 yes, 0 no, -1 errno. */
-static int is_mapping_symbol(const struct ftf_table *table, const struct ftf_symbol *symbol) {
+static int is_mapping_symbol(const struct ftf_table *table, const struct ftf_symbol *symbol)
+{
     if (symbol->rank != 6) /* a local label */
         return 0;
     if (read_name(table, symbol->name, table->name) < 0)
@@ -174,7 +173,8 @@ static int is_mapping_symbol(const struct ftf_table *table, const struct ftf_sym
     return table->name[0] == '$' || strncmp(table->name, ".L", 2) == 0;
 }
 
-static int consider_sized(struct ftf_table *table, const struct ftf_symbol *symbol) {
+static int consider_sized(struct ftf_table *table, const struct ftf_symbol *symbol)
+{
     uint64_t end = symbol->value + symbol->size;
     if (end < symbol->value)
         end = UINT64_MAX;
@@ -191,7 +191,8 @@ static int consider_sized(struct ftf_table *table, const struct ftf_symbol *symb
     return 0;
 }
 
-static int consider_label(struct ftf_table *table, const struct ftf_symbol *symbol) {
+static int consider_label(struct ftf_table *table, const struct ftf_symbol *symbol)
+{
     size_t i = first_at_or_above(table, symbol->value);
     if (i == table->count)
         return 0;
@@ -207,7 +208,8 @@ static int consider_label(struct ftf_table *table, const struct ftf_symbol *symb
 }
 
 /* Every symbol against every address. 0, or -1 with errno. */
-static int scan(struct ftf_table *table, uint64_t offset, uint64_t symbols) {
+static int scan(struct ftf_table *table, uint64_t offset, uint64_t symbols)
+{
     uint64_t highest = table->queries[table->count - 1].address;
     while (symbols > 0) {
         size_t batch = symbols < FTF_SYMBOLS_PER_READ ? (size_t)symbols : FTF_SYMBOLS_PER_READ;
@@ -238,7 +240,8 @@ static int scan(struct ftf_table *table, uint64_t offset, uint64_t symbols) {
     return 0;
 }
 
-static const struct ftf_symbol *answer(const struct ftf_query *query) {
+static const struct ftf_symbol *answer(const struct ftf_query *query)
+{
     if (query->covering.rank != 0)
         return &query->covering;
     if (query->label.rank != 0 && query->label.value >= query->sized_end)
@@ -246,13 +249,15 @@ static const struct ftf_symbol *answer(const struct ftf_query *query) {
     return NULL;
 }
 
-static int compare_queries(const void *left, const void *right) {
+static int compare_queries(const void *left, const void *right)
+{
     const struct ftf_query *a = left, *b = right;
     return (a->address > b->address) - (a->address < b->address);
 }
 
 /* The list for Python; NULL with an exception set. */
-static PyObject *build_list(struct ftf_table *table) {
+static PyObject *build_list(struct ftf_table *table)
+{
     PyObject *list = PyList_New((Py_ssize_t)table->count);
     if (list == NULL)
         return NULL;
@@ -281,7 +286,8 @@ static PyObject *build_list(struct ftf_table *table) {
 }
 
 /* Fills table->queries from the sequence. 0, or -1 with an exception set. */
-static int take_addresses(struct ftf_table *table, PyObject *addresses) {
+static int take_addresses(struct ftf_table *table, PyObject *addresses)
+{
     Py_ssize_t count = PySequence_Size(addresses);
     if (count < 0)
         return -1;
@@ -306,11 +312,13 @@ static int take_addresses(struct ftf_table *table, PyObject *addresses) {
     return 0;
 }
 
-static bool lies_inside(uint64_t offset, uint64_t size, uint64_t file_size) {
+static bool lies_inside(uint64_t offset, uint64_t size, uint64_t file_size)
+{
     return offset <= file_size && size <= file_size - offset;
 }
 
-static PyObject *look_up(struct ftf_table *table, const char *path, uint64_t symbols_offset, uint64_t symbols_size) {
+static PyObject *look_up(struct ftf_table *table, const char *path, uint64_t symbols_offset, uint64_t symbols_size)
+{
     struct stat status;
     /* O_NONBLOCK: a FIFO at that path must not stop the analyser. */
     table->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -341,7 +349,8 @@ static PyObject *look_up(struct ftf_table *table, const char *path, uint64_t sym
     return build_list(table);
 }
 
-PyObject *ftf_nearest_symbols(PyObject *self, PyObject *args) {
+PyObject *ftf_nearest_symbols(PyObject *self, PyObject *args)
+{
     PyObject *path_object, *addresses;
     unsigned long long symbols_offset, symbols_size, strings_offset, strings_size;
     char *path;

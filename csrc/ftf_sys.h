@@ -38,10 +38,7 @@ static inline long ftf_syscall6(long number, long a, long b, long c, long d, lon
     register long x3 __asm__("x3") = d;
     register long x4 __asm__("x4") = e;
     register long x5 __asm__("x5") = f;
-    __asm__ volatile("svc 0"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                     : "memory");
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
     return x0;
 #else
 #error "x86-64 and aarch64 only"
@@ -53,8 +50,7 @@ static inline long ftf_syscall6(long number, long a, long b, long c, long d, lon
 #define ftf_syscall2(n, a, b) ftf_syscall6((n), (long)(a), (long)(b), 0, 0, 0, 0)
 #define ftf_syscall3(n, a, b, c) ftf_syscall6((n), (long)(a), (long)(b), (long)(c), 0, 0, 0)
 #define ftf_syscall4(n, a, b, c, d) ftf_syscall6((n), (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
-#define ftf_syscall5(n, a, b, c, d, e) \
-    ftf_syscall6((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
+#define ftf_syscall5(n, a, b, c, d, e) ftf_syscall6((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 
 /* struct kernel_sigaction of both architectures (arch/x86/include/asm/signal.h; arm64 defines SA_RESTORER too).
    glibc's struct sigaction has another layout and hides sa_restorer, so whole actions are kept in the kernel's form. */

@@ -21,9 +21,8 @@ static uint32_t stop;
 static bool survived(void)
 {
     return __atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) == FTF_DONE &&
-           ((int)(ftf.owner >> 32) != ftf.pid ||
-            (ftf.info->si_code <= 0 && ftf.info->si_pid != ftf.pid &&
-             ftf_clock_ns(CLOCK_MONOTONIC) - ftf.done_ns > SURVIVED_NS));
+           ((int)(ftf.owner >> 32) != ftf.pid || (ftf.info->si_code <= 0 && ftf.info->si_pid != ftf.pid &&
+                                                  ftf_clock_ns(CLOCK_MONOTONIC) - ftf.done_ns > SURVIVED_NS));
 }
 
 static void *watch(void *unused)

@@ -41,10 +41,10 @@ static PyObject *call_slot(const struct slot *slot, PyObject *self, PyObject *ar
     return result;
 }
 
-#define FUNCTION(n)                                                          \
-    static PyObject *slot_##n(PyObject *self, PyObject *args, PyObject *kwargs) \
-    {                                                                        \
-        return call_slot(&slots[n], self, args, kwargs);                     \
+#define FUNCTION(n)                                                                                                    \
+    static PyObject *slot_##n(PyObject *self, PyObject *args, PyObject *kwargs)                                        \
+    {                                                                                                                  \
+        return call_slot(&slots[n], self, args, kwargs);                                                               \
     }
 FUNCTION(0)
 FUNCTION(1)
