@@ -30,9 +30,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import build_programs
-
 import ftforensics
+from harness import build_programs
 
 THREADS = 100
 P99_LIMIT_MS = 50.0

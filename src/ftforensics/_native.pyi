@@ -58,7 +58,9 @@ def after_fork_child() -> None: ...
 def threads_started() -> int:
     """How many alternate stacks were made, for tests."""
 
-def wrap_method(cls: type, name: str, before: Callable[[], object] | None, after: Callable[[], object] | None) -> object:
+def wrap_method(
+    cls: type, name: str, before: Callable[[], object] | None, after: Callable[[], object] | None
+) -> object:
     """A method descriptor in C (no Python frame in anybody's traceback) that calls `before()`, the original method
     `cls.name`, then `after()`; exceptions of the hooks are dropped, the original's pass through."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 
 import pytest
-from jobs import CRASH, Jobs
 
 from conditions import Interpreter
+from jobs import CRASH, Jobs
 
 
 def test_a_forked_child_writes_its_own_record(python: Interpreter, jobs: Jobs) -> None:

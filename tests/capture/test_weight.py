@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import Jobs
 
 from conditions import ROOT, Interpreter
+from jobs import Jobs
 
 # Everything that install() may load besides ourselves; each is small, or built into the interpreter.
 LIGHT = {"__future__", "atexit", "errno", "faulthandler", "fcntl"}

@@ -24,10 +24,9 @@ from pathlib import Path
 
 from analysis import mechanism_of
 from cells import PLAIN, SPECIAL, Cell
+from conditions import IS_ROOT, PYTHONS, Interpreter
 from harness import Baselines, Death, Workplace, die, failures
 from kernel_log import KernelLog, Seen
-
-from conditions import IS_ROOT, PYTHONS, Interpreter
 
 
 @dataclass

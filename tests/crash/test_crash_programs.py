@@ -12,10 +12,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from cells import CONTEXTS, FAULTS, NO_ALTERNATE_STACK, plain
-from harness import Workplace, die
 
+from cells import CONTEXTS, FAULTS, NO_ALTERNATE_STACK, plain
 from conditions import needs_root, needs_x86_64
+from harness import Workplace, die
 
 SEGV, BUS, ILL, FPE, ABRT = signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT
 MAPERR, ACCERR, KERNEL, USER, TKILL = 1, 2, 128, 0, -6

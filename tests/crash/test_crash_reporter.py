@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cells import Cell
-from harness import Baselines, Death, Workplace, command, die, environment, failures
 
+from cells import Cell
 from conditions import needs_cgroup_v1_memory, needs_py_spy
+from harness import Baselines, Death, Workplace, command, die, environment, failures
 
 LIMIT = 10.0  # seconds that a death may be delayed
 CELL = Cell("null_read", "thread", helper="auto")

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from cells import Cell
 from harness import Baselines, Death, Workplace, die, failures
 

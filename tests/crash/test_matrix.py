@@ -9,11 +9,11 @@ import shutil
 import sys
 
 import pytest
+
 from analysis import mechanism_of
 from cells import PLAIN, SPECIAL, Cell
-from harness import Baselines, Workplace, die, failures
-
 from conditions import PYTHONS, Interpreter, needs_root
+from harness import Baselines, Workplace, die, failures
 
 # The Python that runs the tests gets everything; the others all faults, with the 300 threads for the faults that differ
 # there (the alternate stack, the heap, the cap of CPython's dumper).

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from analysis import analyze, one_record
-from harness import PROGRAMS, ROOT, Workplace, decode
 
+from analysis import analyze, one_record
 from conditions import needs_torch
+from harness import PROGRAMS, ROOT, Workplace, decode
 
 pytestmark = [needs_torch, pytest.mark.torch, pytest.mark.timeout(240)]
 

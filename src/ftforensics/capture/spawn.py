@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-# A folder of records in the working directory passes for an empty namespace package of our name where the package itself
-# cannot be found: it is thrown out again.
+# A folder of records in the working directory passes for an empty namespace package of our name where the package
+# itself cannot be found: it is thrown out again.
 _SOURCE = """
 import sys
 try:

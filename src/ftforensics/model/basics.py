@@ -12,7 +12,7 @@ import msgspec
 
 
 class Address(int):
-    """A machine address or register value. In files a hex string ("0x7f00"), because JSON numbers lose 64-bit values."""
+    """A machine address or register value. In files a hex string ("0x7f00"): JSON numbers lose 64-bit values."""
 
     def __repr__(self) -> str:
         return f"0x{self:x}"

@@ -186,9 +186,9 @@ class Core(msgspec.Struct, frozen=True):
 class Library(msgspec.Struct, frozen=True):
     """One loaded CUDA, torch or runtime library. origin: "wheel", "conda", "system", "other".
     how: which evidence gave the version: "record" (dist-info), "conda", "symbol", "text", "file-name", "sibling",
-    "version.py". vendored_by: the distribution that ships its own copy of somebody else's library; `version` is then the
-    library's own, never the distribution's. drifted: how the file differs from what was installed or mapped; no version
-    is then taken from the package's files."""
+    "version.py". vendored_by: the distribution that ships its own copy of somebody else's library; `version` is then
+    the library's own, never the distribution's. drifted: how the file differs from what was installed or mapped; no
+    version is then taken from the package's files."""
 
     path: str
     kind: str  # "libcudart", "libcudnn", "libnccl", "libtorch", "extension", ...
