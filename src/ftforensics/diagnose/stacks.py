@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ftforensics.model.case import PythonFrame, PythonThread
 from ftforensics.model.crash import CrashRecord, NativeWalk, RawFrame
 from ftforensics.model.diagnosis import Frame, ThreadStack
-from ftforensics.model.helper_report import HelperReport
+from ftforensics.model.helper_report import HelperReport, HelperThread
 from ftforensics.parsers.faulthandler_text import parse_faulthandler
 
 _OURS = "ftforensics/_native."
@@ -144,17 +144,15 @@ def crashing_python(record: CrashRecord) -> PythonThread | None:
 
 
 def other_threads(record: CrashRecord, helper: HelperReport | None) -> list[ThreadStack]:
-    """All other threads: from the crash reporter, which knows tids and native frames, else from CPython's dump."""
+    """All threads but the one the record is about: from the crash reporter, which knows tids and native frames, else
+    from CPython's dump. Those that crashed as well while the record was written are marked."""
     tid = record.process.tid if record.process else None
     if helper is not None and helper.threads:
+        also = record.other_crashers or []
         return [
-            ThreadStack(
-                thread.tid,
-                thread.name,
-                thread.tid is not None and thread.tid == tid,
-                [Frame(function=f.function, file=f.file, line=f.line, python=not f.native) for f in thread.frames],
-            )
+            ThreadStack(thread.tid, thread.name, thread.tid in also, _helper_frames(thread))
             for thread in helper.threads
+            if thread.tid is None or thread.tid != tid
         ]
     if record.python_threads is None or not record.python_threads.text:
         return []
@@ -163,9 +161,25 @@ def other_threads(record: CrashRecord, helper: HelperReport | None) -> list[Thre
         ThreadStack(
             None,
             thread.name or (f"pthread {thread.ident:#x}" if thread.ident is not None else None),
-            thread.current,
+            False,
             list(map(_python, thread.frames)),
         )
         for thread in parse_faulthandler(record.python_threads.text)
         if not thread.current
+    ]
+
+
+def seen_from_outside(record: CrashRecord, helper: HelperReport | None) -> list[Frame]:
+    """The crashing thread as the crash reporter saw it: the second-best stack, without addresses and trust."""
+    tid = record.process.tid if record.process else None
+    for thread in helper.threads if helper is not None else []:
+        if tid is not None and thread.tid == tid:
+            return _helper_frames(thread)
+    return []
+
+
+def _helper_frames(thread: HelperThread) -> list[Frame]:
+    return [
+        Frame(function=frame.function, file=frame.file, line=frame.line, python=not frame.native)
+        for frame in thread.frames
     ]

@@ -17,7 +17,7 @@ from ftforensics.model.basics import Gap
 from ftforensics.model.case import Case, CaseRecord, Crash
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Confidence, Diagnosis, Finding, Remedy
-from ftforensics.model.helper_report import HelperReport
+from ftforensics.model.helper_report import HelperFrame, HelperReport, HelperThread
 from ftforensics.wire.record import ReadRecord, read_record
 from synth.crash_record import CrashText
 
@@ -155,6 +155,14 @@ def test_what_could_not_be_seen_is_listed_once() -> None:
     ):
         assert part in told
     assert "'maps'" not in told
+
+
+def test_the_reporters_stack_stands_in_for_a_missing_one() -> None:
+    seen = HelperReport(threads=[HelperThread(4242, "main", [HelperFrame("launch", "x.cu", 7, native=True)])])
+    without = CaseRecord(record(fault().set(native=None).python(("t.py", 1, "f"))), helper=seen)
+    assert [frame.function for frame in diagnose(Case([without])).processes[0].stack] == ["launch"]
+    with_own = CaseRecord(record(fault().python(("t.py", 1, "f"))), helper=seen)
+    assert [frame.function for frame in diagnose(Case([with_own])).processes[0].stack] == [None, "f"]
 
 
 def test_symbol_gaps_are_passed_on() -> None:

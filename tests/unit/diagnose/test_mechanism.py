@@ -57,6 +57,12 @@ def test_the_null_register_is_named() -> None:
     assert reading.operand is not None and reading.operand.text == "[rax+0x28]"
 
 
+def test_a_stack_pointer_that_points_nowhere_is_told() -> None:
+    reading = read(CrashText().segv(0x12345677FFF8, "write").registers(sp=0x123456780000).code(PUSH))
+    assert reading.mechanism is Mechanism.WILD_WRITE and "the stack pointer, 0x123456780000" in texts(reading)
+    assert "the stack pointer" not in texts(read(CrashText().segv(0x12345677FFF8, "write")))
+
+
 def test_an_access_that_the_error_code_knows() -> None:
     text = CrashText().segv(0x28, "read")
     text.members["signal"].update(access=None, error_code="0x6")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ftforensics.diagnose.stacks import choose_walk, crashing_python, merge, other_threads, own_frames_dropped
+from ftforensics.diagnose.stacks import (
+    choose_walk,
+    crashing_python,
+    merge,
+    other_threads,
+    own_frames_dropped,
+    seen_from_outside,
+)
 from ftforensics.model.basics import Address
 from ftforensics.model.case import PythonFrame
 from ftforensics.model.crash import CrashRecord, NativeWalk, Process, PythonText, RawFrame
@@ -136,11 +143,13 @@ def test_without_any_dump_there_is_none() -> None:
 
 
 def test_other_threads_come_from_the_reporter_when_it_saw_them() -> None:
-    record = CrashRecord(process=Process(tid=7), python_threads=PythonText(text=ALL))
+    record = CrashRecord(process=Process(tid=7), python_threads=PythonText(text=ALL), other_crashers=[9])
     (thread,) = other_threads(record, None)
     assert (thread.tid, thread.name, thread.crashed) == (None, "pthread 0x1", False)
     frames = [HelperFrame("poll", "x.c", 3, native=True), HelperFrame("wait", "t.py", 4)]
-    report = HelperReport(threads=[HelperThread(7, "main", frames), HelperThread(8, "io", frames)])
+    report = HelperReport(threads=[HelperThread(tid, "x", frames) for tid in (7, 8, 9)])
     seen = other_threads(record, report)
-    assert [(thread.tid, thread.crashed) for thread in seen] == [(7, True), (8, False)]
-    assert names(seen[1].frames) == ["poll", "wait()"]
+    assert [(thread.tid, thread.crashed) for thread in seen] == [(8, False), (9, True)]
+    assert names(seen[0].frames) == ["poll", "wait()"]
+    assert names(seen_from_outside(record, report)) == ["poll", "wait()"]
+    assert seen_from_outside(record, None) == seen_from_outside(CrashRecord(), report) == []

@@ -41,6 +41,10 @@ def _data(address: Address, access: str | None, machine: Machine, cite: Cite) ->
         supports.append(
             Cite("crash", "code", f"{machine.instruction_bytes()} touches {operand.text} = {operand.address}")
         )
+    if machine.sp is not None and machine.maps and machine.maps.at(machine.sp) is None:
+        supports.append(
+            Cite("crash", "registers.sp", f"the stack pointer, {machine.sp:#x}, points into no mapping itself")
+        )
     mapping = machine.maps.at(address)
     unknown: list[Gap] = []
     word: Mechanism | None

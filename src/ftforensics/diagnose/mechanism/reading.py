@@ -91,7 +91,6 @@ def _illegal(record: CrashRecord, machine: Machine) -> MechanismReading:
     return MechanismReading(
         Mechanism.ILLEGAL_INSTRUCTION,
         record.signal.address,
-        "exec",
         feature=feature,
         supports=tuple(supports),
         unknown=unknown,
