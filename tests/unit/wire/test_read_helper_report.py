@@ -8,7 +8,8 @@ from ftforensics.wire.helper_report import read_helper_report
 
 WHOLE = (
     b'{"schema": "ftforensics.helper/1", "record": "a.crash.json", "pid": 7, "tool": "py-spy", "version": "0.4.3", '
-    b'"threads": [{"tid": 7, "name": "main", "frames": [{"function": "f", "file": "a.py", "line": 3, "native": false}]}],'
+    b'"threads": [{"tid": 7, "name": "main", "frames": ['
+    b'{"function": "f", "file": "a.py", "line": 3, "native": false}]}],'
     b' "gap": null, "ms": 340.5, "later": 1}'
 )
 

@@ -39,8 +39,6 @@ def read_stack_overflow(
             return None
         if limit is not None:
             supports.append(Cite("crash", "limits.stack", f"the soft limit (ulimit -s) is {limit // 1024} KiB"))
-    elif guard is None:
-        return None  # a thread stack without a guard below it: any wild pointer could land here
     through_sp = _through_stack_pointer(machine, address)
     if through_sp:
         supports.append(
@@ -59,7 +57,10 @@ def read_stack_overflow(
 
 
 def _stack_above(machine: Machine, address: int) -> Mapping | None:
-    """The writable mapping that begins where the guard (or the hole) around `address` ends."""
+    """The writable mapping that begins where the guard (or, for the main stack, the hole) around `address` ends.
+
+    A thread's stack without a guard below it is none: any wild pointer could land there.
+    """
     here = machine.maps.at(address)
     if here is not None:
         if here.accessible:
