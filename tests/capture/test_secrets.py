@@ -13,6 +13,7 @@ from conditions import Interpreter
 SECRETS = {
     "environ": ("hf_QmFzZTY0", "SecretInEnviron1"),
     "allowed variable": ("Tr0ub4dor", "InProxyUrl"),
+    "variable with a plain name": ("anordinary", "looking value"),
     "argv": ("C0rrectH0rse", "BatteryStaple"),
     "note": ("N0teSecret", "ForNobody99"),
     "buffer": ("Buff3rSecret", "OnTheStack42"),
@@ -49,6 +50,7 @@ def test_a_planted_secret_is_nowhere_in_the_record(python: Interpreter, jobs: Jo
         HF_TOKEN=planted["environ"],
         NCCL_PROXY=f"http://user:{planted['allowed variable']}@proxy:3128",
         PYTHON_API_KEY=planted["environ"],
+        MY_SETTING=planted["variable with a plain name"],
     )
     assert done.status == -signal.SIGSEGV, done.err
     raw = done.paths[0].read_bytes()

@@ -127,6 +127,8 @@ PROGRAMS = {
             print([frame.name for frame in traceback.extract_tb(args.exc_traceback)])
         threading.excepthook = hook
         t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()
+        t = threading.Thread(target=lambda: print([frame.name for frame in traceback.extract_stack()]))
+        t.start(); t.join()
         """,
     "environment": "import os; print(sorted(os.environ))",
     "warnings": """
