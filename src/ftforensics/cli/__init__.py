@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         complain("out of memory while reading the input; give fewer records at a time")
         return 1
-    except Exception as error:  # noqa: BLE001 - the funnel
+    except BaseException as error:  # noqa: BLE001 - the funnel; a panic of a Rust package (cpp-demangle) is no Exception
         return _own_fault(error)
     return status
 
@@ -61,7 +61,7 @@ def _fail(failure: Failure) -> int:
     return failure.status
 
 
-def _own_fault(error: Exception) -> int:
+def _own_fault(error: BaseException) -> int:
     _debug()
     place = ""
     trace = error.__traceback__

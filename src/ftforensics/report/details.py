@@ -24,6 +24,7 @@ from ftforensics.model.crash import (
     Time,
     Tool,
 )
+from ftforensics.parsers.exception_text import exception_type
 from ftforensics.report.escape import printable
 from ftforensics.report.phrases import clock
 
@@ -49,7 +50,7 @@ def last_words(record: CrashRecord) -> Iterator[tuple[str, str]]:
     if (message := record.abort_message) and message.text:
         yield "Its last words", printable(message.text.strip())
     if (error := record.cxx_exception) and (error.type or error.what):
-        text = printable(error.type or "an exception of unknown type")
+        text = printable(exception_type(error.type) if error.type else "an exception of unknown type")
         yield "C++ exception", f"{text}: {printable(error.what.strip())}" if error.what else text
     if record.note:
         yield "Note set by the program", printable(record.note)

@@ -185,8 +185,16 @@ def _where_it_died(page: Page, diagnosis: Diagnosis, records: Sequence[CrashReco
     else:
         page.line("  no stack of the crashing thread could be read")
     if record:
+        said = _said(diagnosis)
         for label, text in details.last_words(record):
-            page.hanging(f"  {label}: ", text)
+            if page.view.verbose or text not in said:
+                page.hanging(f"  {label}: ", text)
+
+
+def _said(diagnosis: Diagnosis) -> str:
+    """What the verdict and its evidence say anyway."""
+    finding = finding_of_verdict(diagnosis)
+    return "\n".join([summary(diagnosis), *(printable(cite.text) for cite in (finding.supports if finding else []))])
 
 
 def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
@@ -198,7 +206,7 @@ def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
             size = len(fold.frames)
             over = "the line above" if size == 1 else f"the {size} lines above"
             rows.append(f"... {over}, {fold.times} times in all")
-    if not page.view.verbose and len(rows) > MOST_FRAMES:
+    if not page.view.verbose and len(rows) > MOST_FRAMES + 4:  # leaving out two or three helps nobody
         rows = _cut(rows, frames)
     lines = [row for row in rows if isinstance(row, Line)]
     # Names get what the places leave, within reason; a long name is cut in the middle rather than wrapped.
@@ -371,13 +379,23 @@ def _numbers(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -
 
 
 def _threads(page: Page, process: ProcessReport, threads: Iterable[ThreadStack], first: ProcessReport | None) -> None:
+    """Threads in the same place are shown once: of 300, 290 wait for the same queue."""
+    groups: dict[tuple[Frame, ...], list[ThreadStack]] = {}
     for thread in threads:
         if thread.crashed and thread.frames == process.stack and process is first:
             continue  # it stands at the top
-        name = f" {printable(thread.name)}" if thread.name else ""
-        tid = str(thread.tid) if thread.tid is not None else "?"
-        page.heading(f"Thread {tid}{name}, {who(process)}" + (", crashed" if thread.crashed else ""))
-        if thread.frames:
-            stack(page, thread.frames)
+        groups.setdefault(tuple(thread.frames), []).append(thread)
+    for frames, members in groups.items():
+        names = ", ".join(_thread_name(thread) for thread in members[:12])
+        more = f" and {len(members) - 12} more" if len(members) > 12 else ""
+        count = "Thread" if len(members) == 1 else f"{len(members)} threads:"
+        page.heading(f"{count} {names}{more}, of {who(process)}")
+        if frames:
+            stack(page, frames)
         else:
             page.line("  no frames")
+
+
+def _thread_name(thread: ThreadStack) -> str:
+    words = [str(thread.tid) if thread.tid is not None else "?", printable(thread.name or "")]
+    return " ".join(word for word in words if word) + (" (crashed)" if thread.crashed else "")

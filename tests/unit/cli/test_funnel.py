@@ -183,6 +183,21 @@ def test_a_fault_of_our_own_is_one_line_too(run: Run, record: Path, monkeypatch:
     assert "FTFORENSICS_DEBUG=1" in shown.complaint
 
 
+def test_a_panic_of_a_foreign_package_is_one_line_too(run: Run, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ftforensics.cli.inputs as inputs
+
+    class PanicException(BaseException):
+        """As pyo3 makes them: not an Exception."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise PanicException("index out of bounds")
+
+    monkeypatch.setattr(inputs, "gather", broken)
+    shown = run("analyze", record)
+    assert shown.status == 1
+    assert "PanicException: index out of bounds" in shown.complaint
+
+
 def test_running_out_of_memory_is_told(run: Run, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ftforensics.cli.inputs as inputs
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import msgspec
+
 from ftforensics.model.basics import Address, decode_hook
 from ftforensics.model.diagnosis import Diagnosis, Frame
 from ftforensics.report.json import render
@@ -37,17 +39,13 @@ def test_the_members_of_the_schema(diagnosis: Diagnosis) -> None:
 
 
 def test_reading_it_back_gives_the_same_diagnosis(diagnosis: Diagnosis) -> None:
-    import msgspec
-
     assert msgspec.json.decode(render(diagnosis), type=Diagnosis, dec_hook=decode_hook) == diagnosis
 
 
 def test_addresses_do_not_lose_bits(make_diagnosis: Make) -> None:
     process = make_diagnosis().processes[0]
     frame = Frame(offset=Address(0xFFFF_FFFF_FFFF_FFFF))
-    changed = type(process)(
-        **{**{name: getattr(process, name) for name in process.__struct_fields__}, "stack": [frame]}
-    )
+    changed = msgspec.structs.replace(process, stack=[frame])
     report = json.loads(render(make_diagnosis(processes=[changed])))
     assert report["processes"][0]["stack"][0]["offset"] == "0xffffffffffffffff"
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
 from ftforensics.model.basics import Address
 from ftforensics.model.crash import AbortMessage, CrashRecord, CxxException, Job, Process, Stage, ThreadEntry
-from ftforensics.model.diagnosis import Diagnosis, Frame, Verdict
+from ftforensics.model.diagnosis import Diagnosis, Frame, ThreadStack, Verdict
 from ftforensics.report.terminal import View, render
 from ftforensics.wire.record import ReadRecord, read_record
 
@@ -157,14 +158,25 @@ def test_what_the_process_said_last_is_always_shown(diagnosis: Diagnosis) -> Non
     assert "std::runtime_error: no space" in text
 
 
+def test_threads_in_the_same_place_are_shown_once(make_diagnosis: Make) -> None:
+    process = make_diagnosis().processes[0]
+    waiting = [Frame(function="wait_for_batch", file="/work/queue.py", line=5, python=True)]
+    threads = [ThreadStack(tid=number, name="w", crashed=False, frames=waiting) for number in range(300)]
+    other = ThreadStack(tid=999, name=None, crashed=False, frames=[])
+    changed = msgspec.structs.replace(process, threads=[*threads, other])
+    text = words(render(make_diagnosis(processes=[changed]), View(verbose=True)))
+    assert text.count("wait_for_batch") == 1
+    assert "300 threads: 0 w, 1 w" in text
+    assert "and 288 more" in text
+    assert "Thread 999, of rank 0 (pid 4242) on gpu-07plain no frames" in text
+
+
 def test_a_runaway_recursion_is_a_few_lines(make_diagnosis: Make) -> None:
     deep = [Frame(function="f", library="/l.so", offset=Address(3))] * 20_000
     user = Frame(function="train", file="/work/train.py", line=9, python=True)
     diagnosis = make_diagnosis()
     process = diagnosis.processes[0]
-    changed = type(process)(
-        **{**{name: getattr(process, name) for name in process.__struct_fields__}, "stack": [*deep, user]}
-    )
+    changed = msgspec.structs.replace(process, stack=[*deep, user])
     text = render(make_diagnosis(processes=[changed]), View())
     assert "20000 times in all" in text
     assert "train.py:9" in text
@@ -176,9 +188,7 @@ def test_a_long_stack_keeps_the_users_own_lines(make_diagnosis: Make) -> None:
     user = Frame(function="train", file="/work/train.py", line=9, python=True)
     diagnosis = make_diagnosis()
     process = diagnosis.processes[0]
-    changed = type(process)(
-        **{**{name: getattr(process, name) for name in process.__struct_fields__}, "stack": [*machinery, user]}
-    )
+    changed = msgspec.structs.replace(process, stack=[*machinery, user])
     short = render(make_diagnosis(processes=[changed]), View())
     assert re.search(r"\n  train +train.py:9\n", short)
     assert "more; -v shows all" in short
