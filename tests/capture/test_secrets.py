@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import signal
 
-from jobs import Jobs
-
 from conditions import Interpreter
+from jobs import Jobs
 
 # Halves, joined at run time: the program's own text must not be what is found.
 SECRETS = {

@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from jobs import Jobs, Run
 
 from conditions import Interpreter
+from jobs import Jobs, Run
 
 # Each program prints what it sees; the print must be the same with and without capture.
 PROGRAMS = {
