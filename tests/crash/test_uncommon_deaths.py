@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+
 from harness import PROGRAMS, ROOT, Workplace
 
 
