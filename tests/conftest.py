@@ -13,7 +13,7 @@ import pytest
 from conditions import PYTHONS, ROOT, Interpreter
 
 # Tests below these folders load the extension; the others must run without a compiler.
-NATIVE_FOLDERS = {"crash", "capture", "csrc", "packaging"}
+NATIVE_FOLDERS = {"crash", "capture", "csrc", "packaging", "real"}
 
 
 def extension_path() -> Path:

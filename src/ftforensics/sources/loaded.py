@@ -8,6 +8,7 @@ always said: a library by its build-id, or by its path on the machine and boot o
 from __future__ import annotations
 
 import platform
+from collections import Counter
 
 import msgspec
 
@@ -15,6 +16,7 @@ from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Case, CaseRecord
 from ftforensics.model.crash import CrashRecord, Driver, Library, Module
+from ftforensics.parsers.library_name import kind_of
 from ftforensics.sources.driver import installed_driver
 from ftforensics.sources.libraries import Mapped, loaded_libraries
 
@@ -43,28 +45,56 @@ def _completed(one: CaseRecord, host: Host) -> CaseRecord:
 
 
 def loaded(record: CrashRecord, host: Host) -> Loaded:
-    """What the crashed process had loaded."""
+    """What the crashed process had loaded: the record's own lists, and what was loaded after they were made."""
     gaps: list[Gap] = []
     elsewhere = _elsewhere(record, host)
-    libraries = record.libraries
-    if libraries is None:
-        libraries, gap = _libraries(record.modules or [], elsewhere, host)
+    libraries = _still_mapped(record)
+    known = {library.path for library in libraries or []}
+    late = [module for module in record.modules or [] if kind_of(module.path) and module.path not in known]
+    if libraries is None or late:
+        found, gap = _libraries(late, libraries is None, elsewhere, host)
         gaps.append(gap)
+        libraries = _counted([*(libraries or []), *found]) if found or libraries is not None else None
+    libcuda = next((library.path for library in libraries or [] if library.kind == "libcuda"), None)
     driver = record.driver
-    if driver is None:
-        if elsewhere:
-            gaps.append(Gap("driver", f"the record holds no driver and {elsewhere}"))
+    if driver is None or (libcuda and driver.libcuda_path is None):
+        now = (
+            Gap("driver", f"the record holds no driver and {elsewhere}")
+            if elsewhere
+            else installed_driver(host, libcuda)
+        )
+        if isinstance(now, Gap):
+            gaps.append(now)
         else:
-            libcuda = next((library.path for library in libraries or [] if library.kind == "libcuda"), None)
-            now = installed_driver(host, libcuda)
-            if isinstance(now, Gap):
-                gaps.append(now)
-            else:
-                driver = now
-                gaps.append(
-                    Gap("driver", "the record holds no driver; what is said here was read now, after the crash")
-                )
+            driver = now
+            gaps.append(Gap("driver", "the record holds no driver; what is said here was read now, after the crash"))
     return Loaded(libraries, driver, gaps)
+
+
+def _still_mapped(record: CrashRecord) -> list[Library] | None:
+    """The record's list. Its versions were read from files some seconds after install: where the build-id in memory is
+    another one, the file had been replaced between loading and reading."""
+    if record.libraries is None:
+        return None
+    in_memory = {module.path: module.build_id for module in record.modules or [] if module.build_id}
+    return [_compared(library, in_memory.get(library.path)) for library in record.libraries]
+
+
+def _compared(library: Library, in_memory: str | None) -> Library:
+    if in_memory is None or library.build_id in (None, in_memory):
+        return library
+    drifted = f"replaced after it was loaded: build-id {in_memory} in memory, {library.build_id} on disk"
+    return msgspec.structs.replace(
+        library, package=None, version=None, how=None, vendored_by=None, build_id=in_memory, drifted=drifted
+    )
+
+
+def _counted(libraries: list[Library]) -> list[Library]:
+    copies = Counter(library.kind for library in libraries)
+    return [
+        library if library.kind == "extension" else msgspec.structs.replace(library, copies=copies[library.kind])
+        for library in libraries
+    ]
 
 
 def _elsewhere(record: CrashRecord, host: Host) -> str | None:
@@ -75,7 +105,7 @@ def _elsewhere(record: CrashRecord, host: Host) -> str | None:
     if boot_id is None or name is None:
         return "it does not say on which machine and boot it was written"
     if name != _read(host, HOSTNAME):
-        return f"was written on {name}, another machine or container than this"
+        return f"it was written on {name}, another machine or container than this"
     if boot_id != _read(host, BOOT_ID):
         return "this machine was started again since"
     return None
@@ -88,24 +118,27 @@ def _read(host: Host, path: str) -> str | None:
         return platform.node() if host.live and path == HOSTNAME else None
 
 
-def _libraries(modules: list[Module], elsewhere: str | None, host: Host) -> tuple[list[Library] | None, Gap]:
-    mapped = [Mapped(module.path, module.build_id, module.deleted or False) for module in modules]
-    if elsewhere:
-        # Without the boot, only the build-id ties a file to the process: shared file systems make that common.
-        found = [library for library in loaded_libraries(mapped, host) if library.build_id and not library.drifted]
-        known = {module.path for module in modules if module.build_id}
-        found = [library for library in found if library.path in known]
-        if not found:
-            return None, Gap("libraries", f"the record holds no library list and {elsewhere}")
+def _libraries(
+    modules: list[Module], all_of_them: bool, elsewhere: str | None, host: Host
+) -> tuple[list[Library], Gap]:
+    lacks = (
+        "the record holds no library list" if all_of_them else "libraries were loaded after the record's list was made"
+    )
+    found = loaded_libraries([Mapped(one.path, one.build_id, one.deleted or False) for one in modules], host)
+    with_build_id = {module.path for module in modules if module.build_id}
+    if not elsewhere:
+        checked = sum(library.path in with_build_id for library in found)
         return found, Gap(
             "libraries",
-            f"the record holds no library list and {elsewhere}; {len(found)} libraries lie here with the same build-id,"
-            " what is said of them was read from these files",
+            f"{lacks}; package and version of {len(found)} were read now from the same paths, {checked} checked by"
+            " build-id",
         )
-    found = loaded_libraries(mapped, host)
-    checked = sum(1 for module in modules if module.build_id and any(lib.path == module.path for lib in found))
+    # Without the boot, only the build-id ties a file to the process: shared file systems make that common.
+    found = [library for library in found if library.path in with_build_id and not library.drifted]
+    if not found:
+        return [], Gap("libraries", f"{lacks} and {elsewhere}")
     return found, Gap(
         "libraries",
-        f"the record holds no library list; package and version were read now from the same paths, {checked} of"
-        f" {len(found)} checked by build-id",
+        f"{lacks} and {elsewhere}; {len(found)} of them lie here with the same build-id, what is said of them was read"
+        " from these files",
     )

@@ -42,7 +42,7 @@ def crash(
 def test_what_the_record_holds_is_left_alone(host: Host) -> None:
     library = Library(path="/x", kind="libcudart", version="1")
     driver = Driver(module_version="1")
-    record = msgspec.structs.replace(crash(host), libraries=[library], driver=driver)
+    record = msgspec.structs.replace(crash(host), modules=[], libraries=[library], driver=driver)
     assert (found := loaded(record, host)).libraries == [library] and found.driver == driver
     assert found.gaps == []
 
@@ -52,7 +52,7 @@ def test_same_machine_and_boot(host: Host) -> None:
     assert [library.version for library in found.libraries or []] == ["12.8.90"]
     assert found.driver and found.driver.module_version == "530.30.02"
     said = {gap.source: gap.why for gap in found.gaps}
-    assert "read now from the same paths, 1 of 1 checked by build-id" in said["libraries"]
+    assert "package and version of 1 were read now from the same paths, 1 checked" in said["libraries"]
     assert "read now, after the crash" in said["driver"]
 
 
@@ -82,6 +82,39 @@ def test_elsewhere_another_file_at_the_same_path_says_nothing(host: Host) -> Non
     module = Module(path=CUDART, base=Address(0x7F00), build_id="00ff")
     record = msgspec.structs.replace(crash(host, name="gpu-08"), modules=[module])
     assert loaded(record, host).libraries is None
+
+
+def test_what_was_loaded_late_is_added(host: Host) -> None:
+    """The list is made some seconds after install; CUDA often comes later."""
+    early = Library(path="/early/libcudart.so.11", kind="libcudart", version="11.8.89", copies=1)
+    record = msgspec.structs.replace(crash(host), libraries=[early], driver=Driver(module_version="530.30.02"))
+    found = loaded(record, host)
+    assert [(library.version, library.copies) for library in found.libraries or []] == [("11.8.89", 2), ("12.8.90", 2)]
+    assert [gap.source for gap in found.gaps] == ["libraries"]
+    assert "were loaded after the record's list was made" in found.gaps[0].why
+    assert found.driver == record.driver
+
+
+def test_a_library_that_was_replaced_before_it_was_looked_at(host: Host) -> None:
+    module = Module(path="/x/libcudart.so.12", base=Address(0x7F00), build_id="aa")
+    read = Library(path=module.path, kind="libcudart", package="p", version="12.8.90", how="record", build_id="bb")
+    same = msgspec.structs.replace(read, build_id="aa")
+    record = CrashRecord(modules=[module], libraries=[read], driver=Driver())
+    (library,) = loaded(record, host).libraries or []
+    assert (library.package, library.version, library.build_id) == (None, None, "aa")
+    assert library.drifted == "replaced after it was loaded: build-id aa in memory, bb on disk"
+    assert loaded(msgspec.structs.replace(record, libraries=[same]), host).libraries == [same]
+
+
+def test_a_driver_that_was_loaded_late_is_asked(host: Host) -> None:
+    (host.root / "usr/lib").mkdir(parents=True)
+    (host.root / "usr/lib/libcuda.so.530.30.02").write_bytes(b"")
+    module = Module(path="/usr/lib/libcuda.so.530.30.02", base=Address(0x7F00))
+    record = CrashRecord(
+        time=Time(boot_id="boot-1"), job=Job(host="gpu-07"), modules=[module], libraries=[], driver=Driver(note="none")
+    )
+    found = loaded(record, host)
+    assert found.driver and (found.driver.libcuda_version, found.driver.module_version) == ("530.30.02", "530.30.02")
 
 
 def test_a_case_is_completed(host: Host) -> None:
