@@ -9,7 +9,7 @@ import msgspec
 from ftforensics.causes.registry import Kind, causes, find_cause
 from ftforensics.diagnose.crash import prepare
 from ftforensics.diagnose.names import Resolver, module_offsets
-from ftforensics.diagnose.stacks import merge, other_threads, seen_from_outside
+from ftforensics.diagnose.stacks import merge, other_threads, python_groups, seen_from_outside
 from ftforensics.diagnose.timeline import timeline
 from ftforensics.diagnose.verdict import Weighed, weigh
 from ftforensics.model.basics import Gap
@@ -78,7 +78,7 @@ def _role(judged: _Judged) -> str:
 def _process(judged: _Judged, role: str) -> ProcessReport:
     crash, record = judged.crash, judged.crash.record
     process, job, phase = record.process, record.job, record.phase
-    merged = merge(crash.native, crash.python)
+    merged = merge(crash.native, crash.python, python_groups(record, crash.helper))
     if not crash.native:
         merged = seen_from_outside(record, crash.helper) or merged
     crashing = ThreadStack(process.tid if process else None, process.thread_name if process else None, True, merged)

@@ -1,15 +1,19 @@
 """One stack out of three: native frames, Python frames, and what is only machinery between them.
 
-Since CPython 3.11 one C call of the eval loop runs many Python frames, so native and Python frames cannot be paired
-one by one from the outside. What holds in every version: the Python frames of a thread, all of them, are run by its
-eval-loop frames, in the same order. So the first run of eval frames stands for the innermost Python frames, and where
-there are several runs (Python called C++ called Python) the outer runs get one Python frame for each of their eval
-frames, counted from the outside, and the innermost run gets the rest.
+Since CPython 3.11 one C call of the eval loop runs many Python frames, so native and Python frames cannot be paired one
+by one from the outside. What holds in every version: the Python frames of a thread are run by its eval-loop frames, in
+the same order, at least one by each. Where Python called C++ that called Python there are several runs of eval frames,
+and how many Python frames belong to each is taken from what knows best:
+
+1. the crash reporter, whose tool reads the interpreter's own marks;
+2. library code that is known to stand on both sides of a border (`_BORDERS`);
+3. else the outer runs get one Python frame for each of their eval frames, and the innermost run gets the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ftforensics.model.case import PythonFrame, PythonThread
 from ftforensics.model.crash import CrashRecord, NativeWalk, RawFrame
@@ -38,6 +42,13 @@ _THREAD_START = (
     "__GI___clone3",
 )  # fmt: skip
 _TRAMPOLINES = ("__restore_rt", "__kernel_rt_sigreturn")
+# C++ that Python called and that called Python again, with the Python frame (function, file) that called it.
+_BORDERS = (
+    (
+        "THPEngine_run_backward",
+        {("_engine_run_backward", "graph.py"), ("backward", "__init__.py"), ("grad", "__init__.py")},
+    ),
+)
 _SHORT = 2  # a walk of fewer frames told us nothing about the callers
 
 
@@ -65,12 +76,16 @@ def _is_handler(frame: Frame) -> bool:
     return _OURS in (frame.library or "") or _plain(frame) in _TRAMPOLINES
 
 
-def merge(native: Sequence[Frame], python: Sequence[PythonFrame]) -> list[Frame]:
-    """Innermost first. The frame that died is always kept, also when it is interpreter machinery."""
+def merge(native: Sequence[Frame], python: Sequence[PythonFrame], groups: Sequence[int] = ()) -> list[Frame]:
+    """Innermost first. The frame that died is always kept, also when it is interpreter machinery.
+
+    groups: how many Python frames each run of eval frames holds, innermost run first, where that is known.
+    """
     if not native:
         return [_python(frame) for frame in python]
     runs = _eval_runs(native)
-    shares = _shares([len(run) for run in runs], len(python))
+    fits = len(groups) == len(runs) and sum(groups) == len(python)
+    shares = groups if fits else _shares(native, runs, python)
     starts = {run[0]: share for run, share in zip(runs, shares, strict=True)}
     inside = {index for run in runs for index in run}
     merged: list[Frame] = []
@@ -105,15 +120,30 @@ def _eval_runs(native: Sequence[Frame]) -> list[list[int]]:
     return runs
 
 
-def _shares(evals: Sequence[int], frames: int) -> list[int]:
-    shares = [0] * len(evals)
-    left = frames
-    for index in range(len(evals) - 1, 0, -1):
-        shares[index] = min(evals[index], left)
-        left -= shares[index]
-    if shares:
-        shares[0] = left
-    return shares
+def _shares(native: Sequence[Frame], runs: Sequence[Sequence[int]], python: Sequence[PythonFrame]) -> list[int]:
+    """How many Python frames each run gets, innermost run first; together all of them, when there is a run at all."""
+    shares: list[int] = []
+    left = list(python)
+    for run, outer in pairwise(runs):
+        needed = sum(len(later) for later in runs[len(shares) + 1 :])
+        between = native[run[-1] + 1 : outer[0]]
+        border = _border(between, left, len(run))
+        # An earlier border fixed where this run begins, so its own frames are all that is safe to give.
+        share = border if border is not None else len(left) - needed if not shares else len(run)
+        shares.append(max(0, min(share, len(left))))
+        del left[: shares[-1]]
+    return [*shares, len(left)] if runs else []
+
+
+def _border(between: Sequence[Frame], python: Sequence[PythonFrame], least: int) -> int | None:
+    """Index of the first Python frame that belongs to the outer run."""
+    names = {_plain(frame) for frame in between}
+    for native_name, callers in _BORDERS:
+        if native_name in names:
+            for index, frame in enumerate(python[least:], least):
+                if (frame.function, (frame.file or "").rpartition("/")[2]) in callers:
+                    return index
+    return None
 
 
 def _is_plumbing(frame: Frame) -> bool:
@@ -176,6 +206,19 @@ def seen_from_outside(record: CrashRecord, helper: HelperReport | None) -> list[
         if tid is not None and thread.tid == tid:
             return _helper_frames(thread)
     return []
+
+
+def python_groups(record: CrashRecord, helper: HelperReport | None) -> list[int]:
+    """Lengths of the unbroken stretches of Python frames in the crashing thread, as the crash reporter saw it."""
+    groups: list[int] = []
+    inside = False
+    for frame in seen_from_outside(record, helper):
+        if frame.python and not inside:
+            groups.append(0)
+        if frame.python:
+            groups[-1] += 1
+        inside = frame.python
+    return groups
 
 
 def _helper_frames(thread: HelperThread) -> list[Frame]:

@@ -31,35 +31,26 @@ def weigh(crash: Crash, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
     ordered = sorted(findings, key=_order)
     listed = [finding for _, finding in ordered]
     mechanism = crash.reading.mechanism.value if crash.reading.mechanism else None
+    # A residual sorts behind every specific cause of its strength: it comes first only when nothing specific is sure.
     sure = [(cause, finding) for cause, finding in ordered if _STRENGTH[finding.confidence] <= 1]
-    specific = [pair for pair in sure if pair[0].kind is not Kind.RESIDUAL]
-    if not specific:
-        residual = next((pair for pair in sure if pair[0].kind is Kind.RESIDUAL), None)
-        if residual is None:
-            return Weighed(_undecided(crash, mechanism), listed, None)
-        return _decided(residual[1], listed, mechanism)
-    best_cause, best = specific[0]
+    if not sure:
+        return Weighed(_undecided(crash, mechanism), listed, None)
+    best_cause, best = sure[0]
     rivals = [
         finding
-        for cause, finding in specific[1:]
+        for cause, finding in sure[1:]
         if cause.kind is best_cause.kind
         and cause.kind in (Kind.KILLER, Kind.OWN_FAULT)
         and finding.confidence is best.confidence
     ]
     if rivals:
         names = " or ".join(finding.cause for finding in (best, *rivals))
-        verdict = Verdict(
-            "failed", None, None, "undecided", f"It was {names}: the evidence for each is equally strong.", mechanism
-        )
-        return Weighed(verdict, listed, None)
+        summary = f"It was {names}: the evidence for each is equally strong."
+        return Weighed(Verdict("failed", None, None, "undecided", summary, mechanism), listed, None)
     # Beside a specific cause the residual is no other hypothesis, only the same fact said with less.
-    others = [finding for cause, finding in ordered if cause.kind is not Kind.RESIDUAL]
-    return _decided(best, others, mechanism)
-
-
-def _decided(best: Finding, listed: Sequence[Finding], mechanism: str | None) -> Weighed:
+    others = [finding for cause, finding in ordered if finding is not best and cause.kind is not Kind.RESIDUAL]
     verdict = Verdict("failed", best.cause, best.cause, best.confidence.value, best.summary, mechanism)
-    return Weighed(verdict, [finding for finding in listed if finding is not best], best)
+    return Weighed(verdict, others, best)
 
 
 def _undecided(crash: Crash, mechanism: str | None) -> Verdict:

@@ -298,6 +298,11 @@ def abort(message: str | None = None) -> CrashText:
             Mechanism.ABORT_HEAP,
         ),
         (abort("*** stack smashing detected ***: terminated\n"), (), Mechanism.ABORT_OTHER),
+        (
+            abort("*** stack smashing detected ***: terminated\n").set(cxx_exception={"type": "St9bad_alloc"}),
+            (),
+            Mechanism.ABORT_OTHER,
+        ),
         (abort(), ("raise", "abort", "my_panic"), Mechanism.ABORT_OTHER),
         (abort(), (), Mechanism.ABORT_OTHER),
     ],

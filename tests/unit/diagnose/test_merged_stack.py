@@ -10,6 +10,7 @@ from ftforensics.diagnose.stacks import (
     merge,
     other_threads,
     own_frames_dropped,
+    python_groups,
     seen_from_outside,
 )
 from ftforensics.model.basics import Address
@@ -66,6 +67,30 @@ def names(frames: list[Frame]) -> list[str]:
 )
 def test_merge(stack: list[str], lines: list[str], merged: list[str]) -> None:
     assert names(merge(native(*stack), python(*lines))) == merged
+
+
+BACKWARD = ["torch.kernel", EVAL, "torch.PyNode::apply", "torch.THPEngine_run_backward", "cfunction_call", EVAL]
+
+
+def backward_lines() -> list[PythonFrame]:
+    inner, outer = python("deeper", "apply"), python("tensor_backward", "train")
+    return [*inner, PythonFrame("/x/torch/autograd/graph.py", 979, "_engine_run_backward"), *outer]
+
+
+def test_torchs_backward_parts_the_python_frames() -> None:
+    wanted = ["kernel", "deeper()", "apply()", "PyNode::apply", "THPEngine_run_backward", "_engine_run_backward()"]
+    assert names(merge(native(*BACKWARD), backward_lines())) == [*wanted, "tensor_backward()", "train()"]
+
+
+def test_the_reporter_knows_best() -> None:
+    frames = [HelperFrame(str(index), native=index in (0, 2)) for index in range(6)]
+    groups = python_groups(CrashRecord(process=Process(tid=7)), HelperReport(threads=[HelperThread(7, "main", frames)]))
+    assert groups == [1, 3]
+    stack = native("torch.add", EVAL, "torch.backward", EVAL)
+    lines = python("hook", "step", "train", "main")
+    assert names(merge(stack, lines, groups)) == ["add", "hook()", "backward", "step()", "train()", "main()"]
+    # another number of frames than the dump holds: the two were not taken from the same stack
+    assert names(merge(stack, lines, [1, 4])) == names(merge(stack, lines))
 
 
 @pytest.mark.parametrize("evals", range(4))
