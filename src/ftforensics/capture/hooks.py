@@ -11,6 +11,7 @@ Hooks never raise into the job, and `remove` takes away exactly what is still ou
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -70,6 +71,16 @@ class Hooks:
                     lambda: native.wrap_method(thread, "_bootstrap_inner", native.check_thread, None),
                 )
             )
+
+        # Exit handlers run last in, first out, so one registered at install would run after all of the job's. threading
+        # calls this when the main program is over, before it joins the threads that are left; what is registered then
+        # runs after the join and before everybody else's handlers.
+        if hasattr(threading, "_register_atexit"):
+            threading._register_atexit(self._main_program_over)
+
+    def _main_program_over(self) -> None:
+        if self._patches:
+            atexit.register(self._native.set_python_state, 1)
 
     def _hook_spawn(self, module: ModuleType) -> None:
         original = module.get_preparation_data

@@ -1,0 +1,50 @@
+"""What the record says about a process that dies while the interpreter goes down."""
+
+from __future__ import annotations
+
+import signal
+
+from conditions import Interpreter
+from jobs import CRASH, Jobs
+
+
+def test_a_crash_in_an_exit_handler_registered_after_us(python: Interpreter, jobs: Jobs) -> None:
+    code = f"""
+        import atexit, threading
+        def cleanup():
+            {CRASH}
+        atexit.register(cleanup)
+        """
+    done = jobs.run(python, code)
+    assert done.status == -signal.SIGSEGV
+    assert done.record["process"]["python"] == "exiting"
+    assert "in cleanup" in done.record["python"]["text"]
+
+
+def test_a_thread_that_outlives_the_main_program_is_not_exiting(python: Interpreter, jobs: Jobs) -> None:
+    code = f"""
+        import threading
+        def serve():
+            threading.main_thread().join()  # the main program is over
+            {CRASH}
+        threading.Thread(target=serve).start()
+        """
+    done = jobs.run(python, code)
+    assert done.status == -signal.SIGSEGV
+    assert done.record["process"]["python"] == "running"
+    assert done.record["process"]["main_thread"] is False
+
+
+def test_a_crash_after_the_interpreter_is_gone(python: Interpreter, jobs: Jobs) -> None:
+    # libc's own exit handler runs after Py_FinalizeEx; strlen(0) needs no Python
+    code = """
+        import ctypes
+        libc = ctypes.CDLL(None)
+        strlen = ctypes.cast(libc.strlen, ctypes.c_void_p)
+        libc.__cxa_atexit.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        assert libc.__cxa_atexit(strlen, None, None) == 0
+        """
+    done = jobs.run(python, code)
+    assert done.status == -signal.SIGSEGV
+    assert done.record["process"]["python"] == "finalized"
+    assert done.paths[0].parent.parent.name == "ftforensics"  # the folder was removed at exit and is there again
