@@ -8,6 +8,9 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash, PythonFrame
 from ftforensics.model.diagnosis import Frame
 
+# The C++ runtime giving up on an exception.
+TERMINATE = ("std::terminate", "__cxxabiv1::__terminate", "__gnu_cxx::__verbose_terminate_handler", "_ZSt9terminatev")
+
 
 def frame_text(frame: Frame) -> str:
     place = frame.library.rpartition("/")[2] if frame.library else "no known library"

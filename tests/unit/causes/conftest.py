@@ -21,7 +21,7 @@ Ask = Callable[..., list[Finding]]
 @pytest.fixture
 def ask() -> Ask:
     def asked(cause: str, text: CrashText, *functions: str, library: str = "/usr/lib/libx.so") -> list[Finding]:
-        if functions:
+        if functions and text.members["native"] is not None:
             text.frames(*(PC + 16 * index for index in range(len(functions))))
 
         def named(record: CrashRecord, raw: Sequence[RawFrame]) -> Resolution:

@@ -41,5 +41,5 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     text = exiting("running").set(native=None)
     listed = [{"pc": "0x7f0000001136", "trust": "context"}, {"pc": "0x7f0000001146", "trust": "scan"}]
     text.set(native_scan={"unwinder": "stack-scan", "frames": listed, "complete": True})
-    assert ask("crash-at-exit", text) == []
+    assert ask("crash-at-exit", text, "step", "_dl_fini") == []
     assert ask("crash-at-exit", exiting("running").set(process=None, native=None)) == []

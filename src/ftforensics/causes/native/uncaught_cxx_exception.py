@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import find_function, top_python
+from ftforensics.causes.stack import TERMINATE, find_function, top_python
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -45,14 +45,13 @@ from ftforensics.model.mechanism import Mechanism
 from ftforensics.parsers.exception_text import exception_type
 
 KIND = Kind.OWN_FAULT
-_TERMINATE = ("std::terminate", "__cxxabiv1::__terminate", "__gnu_cxx::__verbose_terminate_handler")
 
 
 def check(crash: Crash) -> Iterator[Finding]:
     if crash.reading.mechanism is not Mechanism.ABORT_CXX_EXCEPTION:
         return
     exception = crash.record.cxx_exception
-    terminate = find_function(crash, _TERMINATE, depth=16)
+    terminate = find_function(crash, TERMINATE, depth=16)
     recorded = exception is not None and exception.type is not None
     unknown = list(crash.reading.unknown)
     if not recorded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ftforensics.causes.stack import TERMINATE
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Frame
@@ -11,7 +12,6 @@ from ftforensics.model.mechanism import Mechanism, MechanismReading
 from ftforensics.parsers.abort_text import AbortKind, abort_kind
 from ftforensics.parsers.exception_text import exception_type
 
-_TERMINATE = ("std::terminate", "__cxxabiv1::__terminate", "__gnu_cxx::__verbose_terminate_handler", "_ZSt9terminatev")
 _HEAP = ("malloc_printerr", "__libc_message_wo_heap")
 _ASSERT = ("__assert_fail", "__assert_fail_base", "__assert_perror_fail")
 _DEPTH = 16  # abort() is called at most a few frames below its reason
@@ -36,7 +36,7 @@ def read_abort(record: CrashRecord, frames: Sequence[Frame]) -> MechanismReading
             return MechanismReading(Mechanism.ABORT_HEAP, supports=tuple(supports))
         if kind is AbortKind.ASSERT:
             return MechanismReading(Mechanism.ABORT_ASSERT, supports=tuple(supports))
-    terminate = _frame(frames, _TERMINATE)
+    terminate = _frame(frames, TERMINATE)
     if terminate is not None:
         supports.append(terminate)
     if exception is not None and exception.type:
