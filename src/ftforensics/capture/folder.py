@@ -15,6 +15,8 @@ NAME = "ftforensics"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _OTHER_IDS = ("PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "PMIX_NAMESPACE")
 _RANK_NAMES = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+# How often a folder is made again that ranks which end take away.
+_TRIES = 20
 # File names are at most 255 bytes (NAME_MAX) and the extension adds pid, start time, a counter and a suffix.
 _MAX_NAME = 100
 
@@ -178,20 +180,31 @@ def _private(path: str) -> str:
 
 def _make(path: str) -> list[str]:
     """Make a directory and its parents and see that files can be made in it. Returns what was made, innermost first."""
+    made: list[str] = []
+    for _ in range(_TRIES):
+        try:
+            _make_missing(path, made)
+        except FileNotFoundError:
+            continue  # another rank ended just now and took an empty parent away
+        if os.access(path, os.W_OK | os.X_OK):
+            return made
+        if os.path.isdir(path):
+            raise PermissionError(13, "Permission denied", path)
+    raise FileNotFoundError(2, "No such file or directory", path)
+
+
+def _make_missing(path: str, made: list[str]) -> None:
     missing = []
     at = path
     while not os.path.lexists(at):
         missing.append(at)
         at = os.path.dirname(at)
-    if not os.path.isdir(at):
+    if not os.path.isdir(at) and os.path.lexists(at):
         raise NotADirectoryError(20, "Not a directory", at)
-    made: list[str] = []
     for directory in reversed(missing):
         try:
             os.mkdir(directory)
-            made.insert(0, directory)
         except FileExistsError:
-            pass  # another rank was faster
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise PermissionError(13, "Permission denied", path)
-    return made
+            continue  # another rank was faster
+        if directory not in made:
+            made.insert(0, directory)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 HELPERS = ("auto", "none")
+_TRIES = 20
 
 
 class _Session:
@@ -121,7 +122,7 @@ def _configure(native: Any, opened: folder.Folder, wanted: str | None, helper: s
     environ = os.environ
     lines = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
     members = identity.static_members(environ, helper, raw_stack, lines)
-    for attempt in range(5):
+    for attempt in range(_TRIES):
         try:
             native.install(
                 os.fsencode(opened.path),
@@ -135,7 +136,7 @@ def _configure(native: Any, opened: folder.Folder, wanted: str | None, helper: s
             )
             break
         except FileNotFoundError:
-            if attempt == 4:
+            if attempt == _TRIES - 1:
                 raise
             opened = folder.open_folder(wanted, environ)
     return opened
