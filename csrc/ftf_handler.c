@@ -23,6 +23,7 @@
 
 #include "ftf_arch.h"
 #include "ftf_cxx.h"
+#include "ftf_file.h"
 #include "ftf_hold.h"
 #include "ftf_maps.h"
 #include "ftf_members.h"
@@ -121,6 +122,16 @@ static void exception(void)
     write_line("cxx_exception", started);
 }
 
+static void fault_file(void)
+{
+    struct ftf_step step = {"fault_file", ftf_file_ask, 300, true};
+    int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
+    if (ftf.signal == SIGBUS && !ftf_was_sent(ftf.info) && budget_left())
+        ftf_step_run(&step);
+    ftf_member_fault_file();
+    write_line("fault_file", started);
+}
+
 /* faulthandler's own dump prints nothing once its guard is stuck: put our copy where it would have printed. */
 static void stand_in_for_faulthandler(void)
 {
@@ -157,6 +168,7 @@ static void record_crash(void *unused)
     member("marks", ftf_member_marks);
     member("abort_message", ftf_member_abort_message);
     exception();
+    fault_file();
     walk("native", ftf_unwind_tables, true);
     python("python", ftf_python_dump_current);
     member("code", ftf_member_code);
