@@ -47,7 +47,7 @@ def test_make_targets_that_pages_name_exist(page: str) -> None:
 
 
 def test_make_help_lists_every_target() -> None:
-    made = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    made = subprocess.run(["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     listed = {line.split()[1] for line in made.stdout.splitlines()}
     assert listed == makefile_targets()
 
