@@ -35,69 +35,81 @@ volatile uintptr_t crash_sink;  /* where loaded values go, so that loads stay */
 
 /* --- addresses ------------------------------------------------------------------------------------------------- */
 
-DEATH crash_null_read(void) {
+DEATH crash_null_read(void)
+{
     volatile const uintptr_t *volatile object = NULL;
     crash_sink = object[5]; /* a field at +40, as in a member access through a null pointer */
 }
 
-DEATH crash_null_write(void) {
+DEATH crash_null_write(void)
+{
     volatile uintptr_t *volatile object = NULL;
     object[2] = 1;
 }
 
-DEATH crash_null_call(void) {
+DEATH crash_null_call(void)
+{
     void (*volatile method)(void) = NULL;
     method();
     crash_sink = 1;
 }
 
-DEATH crash_wild_read(void) {
+DEATH crash_wild_read(void)
+{
     volatile const uintptr_t *volatile object = (const uintptr_t *)WILD;
     crash_sink = *object;
 }
 
-DEATH crash_wild_write(void) {
+DEATH crash_wild_write(void)
+{
     volatile uintptr_t *volatile object = (uintptr_t *)WILD;
     *object = 1;
 }
 
-DEATH crash_wild_call(void) {
+DEATH crash_wild_call(void)
+{
     void (*volatile method)(void) = (void (*)(void))WILD;
     method();
     crash_sink = 1;
 }
 
-DEATH crash_non_canonical(void) {
+DEATH crash_non_canonical(void)
+{
     volatile const uintptr_t *volatile object = (const uintptr_t *)NON_CANONICAL;
     crash_sink = *object;
 }
 
 static const char read_only_text[] = "a string literal";
 
-DEATH crash_write_to_readonly(void) {
+DEATH crash_write_to_readonly(void)
+{
     volatile char *volatile text = (char *)(uintptr_t)read_only_text;
     *text = 'X';
 }
 
 static unsigned char data_bytes[64] = {0xc3, 0xc3, 0xc3, 0xc3};
 
-DEATH crash_execute_data(void) {
+DEATH crash_execute_data(void)
+{
     void (*volatile method)(void) = (void (*)(void))(uintptr_t)data_bytes;
     method();
     crash_sink = 1;
 }
 
-DEATH crash_wild_stack_pointer(void) {
+DEATH crash_wild_stack_pointer(void)
+{
 #if defined(__x86_64__)
     __asm__ volatile("movabs $0x123456780000, %%rsp\n\tpush %%rax" ::: "memory");
 #elif defined(__aarch64__)
     __asm__ volatile("mov x9, #0x0000\n\tmovk x9, #0x5678, lsl #16\n\tmovk x9, #0x1234, lsl #32\n\t"
-                     "mov sp, x9\n\tstr x9, [sp, #-16]!" ::: "x9", "memory");
+                     "mov sp, x9\n\tstr x9, [sp, #-16]!" ::
+                         : "x9", "memory");
 #endif
 }
 
 /* Frames of about 1 KiB: smaller than a guard page, so that the guard cannot be jumped. */
-__attribute__((noinline, noclone, visibility("default"))) uintptr_t crash_stack_overflow_level(uintptr_t depth) {
+__attribute__((noinline, noclone, visibility("default"))) uintptr_t crash_stack_overflow_level(uintptr_t depth)
+{
     volatile char frame[1000];
     frame[depth % sizeof frame] = (char)depth;
     if (depth == UINTPTR_MAX) /* never: keeps the compiler from calling the recursion infinite */
@@ -110,13 +122,15 @@ DEATH crash_stack_overflow(void) { crash_sink = crash_stack_overflow_level(1); }
 
 /* --- the heap -------------------------------------------------------------------------------------------------- */
 
-DEATH crash_double_free(void) {
+DEATH crash_double_free(void)
+{
     void *volatile block = malloc(100);
     free(block);
     free(block);
 }
 
-static void *sit(void *unused) {
+static void *sit(void *unused)
+{
     (void)unused;
     for (;;)
         pause();
@@ -129,7 +143,8 @@ static void *sit(void *unused) {
  * 2.39, malloc.c, "unsorted double linked list corrupted"). The sizes are odd and above the tcache's, and the
  * neighbours stay in use, so that the chunk is neither cached nor merged. glibc takes no lock in a single-threaded
  * process (SINGLE_THREAD_P), hence the second thread. */
-DEATH crash_malloc_locked(void) {
+DEATH crash_malloc_locked(void)
+{
     pthread_t other;
     pthread_create(&other, NULL, sit, NULL);
     void *volatile before = malloc(17776);
@@ -145,12 +160,14 @@ DEATH crash_malloc_locked(void) {
 
 /* --- aborts and traps ------------------------------------------------------------------------------------------ */
 
-DEATH crash_assert(void) {
+DEATH crash_assert(void)
+{
     volatile int ranks_seen = 7;
     assert(ranks_seen == 8);
 }
 
-DEATH crash_illegal_instruction(void) {
+DEATH crash_illegal_instruction(void)
+{
 #if defined(__x86_64__)
     __asm__ volatile("ud2");
 #elif defined(__aarch64__)
@@ -159,7 +176,8 @@ DEATH crash_illegal_instruction(void) {
 }
 
 #if defined(__x86_64__) /* aarch64 divides by zero in silence */
-DEATH crash_integer_division(void) {
+DEATH crash_integer_division(void)
+{
     volatile int zero = 0;
     volatile int dividend = 7;
     crash_sink = (uintptr_t)(dividend / zero);
@@ -168,7 +186,8 @@ DEATH crash_integer_division(void) {
 
 /* --- memory whose file is gone or full ------------------------------------------------------------------------- */
 
-DEATH crash_bus_truncated_file(void) {
+DEATH crash_bus_truncated_file(void)
+{
     int fd = open(crash_file, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, 4 * 4096) != 0)
         return;
@@ -179,7 +198,8 @@ DEATH crash_bus_truncated_file(void) {
 }
 
 /* ftruncate on tmpfs reserves nothing, so the write that finds no page gets SIGBUS (man 2 mmap). */
-DEATH crash_bus_shm_full(void) {
+DEATH crash_bus_shm_full(void)
+{
     const size_t size = 64u << 20;
     int fd = open(crash_file, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
@@ -193,13 +213,15 @@ DEATH crash_bus_shm_full(void) {
 
 /* --- signals from outside -------------------------------------------------------------------------------------- */
 
-static void tell_ready(void) {
+static void tell_ready(void)
+{
     int64_t tid = syscall(SYS_gettid);
     if (write(crash_ready_fd, &tid, sizeof tid) != (ssize_t)sizeof tid)
         _exit(99);
 }
 
-DEATH crash_wait_signal(void) {
+DEATH crash_wait_signal(void)
+{
     tell_ready();
     for (;;)
         pause();
@@ -209,14 +231,16 @@ DEATH crash_wait_signal(void) {
 
 typedef void (*death)(void);
 
-static void *c_thread_main(void *function) {
+static void *c_thread_main(void *function)
+{
     ((death)(uintptr_t)function)();
     crash_sink = 1;
     return NULL;
 }
 
 /* Dies on a thread that Python never saw. Returns only when the death did not happen. */
-__attribute__((visibility("default"))) int die_on_c_thread(death function) {
+__attribute__((visibility("default"))) int die_on_c_thread(death function)
+{
     pthread_t thread;
     int error = pthread_create(&thread, NULL, c_thread_main, (void *)(uintptr_t)function);
     return error ? error : pthread_join(thread, NULL);
@@ -225,13 +249,15 @@ __attribute__((visibility("default"))) int die_on_c_thread(death function) {
 /* `count` C threads fault together, each as soon as the last one has arrived. */
 static pthread_barrier_t together;
 
-static void *barrier_thread_main(void *function) {
+static void *barrier_thread_main(void *function)
+{
     pthread_barrier_wait(&together);
     ((death)(uintptr_t)function)();
     return NULL;
 }
 
-__attribute__((visibility("default"))) int die_on_many_c_threads(death function, int count) {
+__attribute__((visibility("default"))) int die_on_many_c_threads(death function, int count)
+{
     pthread_t thread[64];
     pthread_barrier_init(&together, NULL, (unsigned)count);
     for (int i = 0; i < count; i++) {
@@ -245,8 +271,12 @@ __attribute__((visibility("default"))) int die_on_many_c_threads(death function,
 }
 
 /* The same for threads that Python made. */
-__attribute__((visibility("default"))) void barrier_init(int count) { pthread_barrier_init(&together, NULL, (unsigned)count); }
-__attribute__((visibility("default"))) void die_at_barrier(death function) {
+__attribute__((visibility("default"))) void barrier_init(int count)
+{
+    pthread_barrier_init(&together, NULL, (unsigned)count);
+}
+__attribute__((visibility("default"))) void die_at_barrier(death function)
+{
     pthread_barrier_wait(&together);
     function();
 }
@@ -254,7 +284,8 @@ __attribute__((visibility("default"))) void die_at_barrier(death function) {
 /* A C thread announces that it dies now; the caller returns `wait_ms` later and ends the process in its own way. */
 static int announce_pipe[2];
 
-static void *announcing_thread_main(void *function) {
+static void *announcing_thread_main(void *function)
+{
     char one = 1;
     if (write(announce_pipe[1], &one, 1) != 1)
         _exit(99);
@@ -262,10 +293,12 @@ static void *announcing_thread_main(void *function) {
     return NULL;
 }
 
-__attribute__((visibility("default"))) int die_on_c_thread_and_return(death function, int wait_ms) {
+__attribute__((visibility("default"))) int die_on_c_thread_and_return(death function, int wait_ms)
+{
     pthread_t thread;
     char one;
-    if (pipe(announce_pipe) != 0 || pthread_create(&thread, NULL, announcing_thread_main, (void *)(uintptr_t)function) != 0)
+    if (pipe(announce_pipe) != 0 ||
+        pthread_create(&thread, NULL, announcing_thread_main, (void *)(uintptr_t)function) != 0)
         return -1;
     if (read(announce_pipe[0], &one, 1) != 1)
         return -1;
@@ -275,12 +308,14 @@ __attribute__((visibility("default"))) int die_on_c_thread_and_return(death func
     return 0;
 }
 
-static void *exit_thread_main(void *unused) {
+static void *exit_thread_main(void *unused)
+{
     (void)unused;
     exit(0);
 }
 
-__attribute__((visibility("default"))) int exit_on_c_thread(void) {
+__attribute__((visibility("default"))) int exit_on_c_thread(void)
+{
     pthread_t thread;
     int error = pthread_create(&thread, NULL, exit_thread_main, NULL);
     return error ? error : pthread_join(thread, NULL);
@@ -290,7 +325,8 @@ static char dlopen_path[4096];
 
 DEATH crash_dlopen(void) { crash_sink = (uintptr_t)dlopen(dlopen_path, RTLD_NOW); }
 
-__attribute__((visibility("default"))) void set_dlopen_path(const char *path) {
+__attribute__((visibility("default"))) void set_dlopen_path(const char *path)
+{
     snprintf(dlopen_path, sizeof dlopen_path, "%s", path);
 }
 
@@ -301,14 +337,16 @@ struct death_clock {
     int64_t process_cpu_ns;
 };
 
-static int64_t now_ns(clockid_t clock) {
+static int64_t now_ns(clockid_t clock)
+{
     struct timespec now;
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* Writes both clocks to crash_ready_fd and then reads through NULL. */
-DEATH crash_and_tell(void) {
+DEATH crash_and_tell(void)
+{
     struct death_clock clock = {now_ns(CLOCK_MONOTONIC), now_ns(CLOCK_PROCESS_CPUTIME_ID)};
     if (write(crash_ready_fd, &clock, sizeof clock) != (ssize_t)sizeof clock)
         _exit(99);
@@ -317,7 +355,8 @@ DEATH crash_and_tell(void) {
 
 /* --- instruments that prove what a program does, used with no other handler --------------------------------------- */
 
-static void printer(int number, siginfo_t *info, void *context) {
+static void printer(int number, siginfo_t *info, void *context)
+{
     (void)context;
     char line[160];
     int length = snprintf(line, sizeof line, "siginfo signo=%d code=%d address=%p pid=%d tid=%ld main=%d\n", number,
@@ -330,7 +369,8 @@ static void printer(int number, siginfo_t *info, void *context) {
         raise(number);
 }
 
-static void allocator(int number) {
+static void allocator(int number)
+{
     /* The heap's lock is held by the interrupted malloc: the second write is never reached. */
     alarm(1);
     if (write(2, "malloc?\n", 8) < 0)
@@ -341,28 +381,32 @@ static void allocator(int number) {
     _exit(number);
 }
 
-static void on_alternate_stack(void) {
+static void on_alternate_stack(void)
+{
     stack_t stack = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16};
     sigaltstack(&stack, NULL);
 }
 
 static const int fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 
-__attribute__((visibility("default"))) void install_printer(void) {
+__attribute__((visibility("default"))) void install_printer(void)
+{
     struct sigaction action = {.sa_sigaction = printer, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     on_alternate_stack();
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
         sigaction(fatal[i], &action, NULL);
 }
 
-__attribute__((visibility("default"))) void install_allocator(void) {
+__attribute__((visibility("default"))) void install_allocator(void)
+{
     struct sigaction action = {.sa_handler = allocator, .sa_flags = SA_ONSTACK};
     on_alternate_stack();
     sigaction(SIGSEGV, &action, NULL);
 }
 
 /* Address of the installed handler, 0 for SIG_DFL, 1 for SIG_IGN. */
-__attribute__((visibility("default"))) uintptr_t current_handler(int number) {
+__attribute__((visibility("default"))) uintptr_t current_handler(int number)
+{
     struct sigaction action;
     if (sigaction(number, NULL, &action) != 0)
         return ~(uintptr_t)0;

@@ -1,7 +1,8 @@
 /* A library that faults while the loader runs destructors at exit, after the interpreter is gone. */
 #include <stdint.h>
 
-__attribute__((noinline, noclone, visibility("default"))) void crash_in_dtor(void) {
+__attribute__((noinline, noclone, visibility("default"))) void crash_in_dtor(void)
+{
     volatile uintptr_t *volatile object = (uintptr_t *)0;
     object[2] = 1;
 }

@@ -11,12 +11,14 @@ static const int stolen[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 #define STOLEN (sizeof stolen / sizeof *stolen)
 static struct sigaction before[64];
 
-static void say(const char *text) {
+static void say(const char *text)
+{
     if (write(2, text, strlen(text)) < 0)
         _exit(98);
 }
 
-static void chaining(int number, siginfo_t *info, void *context) {
+static void chaining(int number, siginfo_t *info, void *context)
+{
     say("pirate: chaining\n");
     const struct sigaction *next = &before[number];
     if (next->sa_flags & SA_SIGINFO) {
@@ -31,30 +33,35 @@ static void chaining(int number, siginfo_t *info, void *context) {
     raise(number);
 }
 
-__attribute__((visibility("default"))) void pirate_sigaction(void) {
+__attribute__((visibility("default"))) void pirate_sigaction(void)
+{
     struct sigaction action = {.sa_sigaction = chaining, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     for (size_t i = 0; i < STOLEN; i++)
         sigaction(stolen[i], &action, &before[stolen[i]]);
 }
 
-static void raising(int number) {
+static void raising(int number)
+{
     say("pirate: signal\n");
     signal(number, SIG_DFL);
     raise(number);
 }
 
-__attribute__((visibility("default"))) void pirate_signal(void) {
+__attribute__((visibility("default"))) void pirate_signal(void)
+{
     for (size_t i = 0; i < STOLEN; i++)
         signal(stolen[i], raising);
 }
 
-static void lying(int number) {
+static void lying(int number)
+{
     (void)number;
     say("pirate: exit 0\n");
     _exit(0);
 }
 
-__attribute__((visibility("default"))) void pirate_exit0(void) {
+__attribute__((visibility("default"))) void pirate_exit0(void)
+{
     for (size_t i = 0; i < STOLEN; i++)
         signal(stolen[i], lying);
 }
