@@ -203,9 +203,42 @@ static PyObject *native_check_thread(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* The frame that called os.fork() last, or NULL: see start_pending. */
+static PyObject *forking;
+
+static PyObject *frame_back(PyObject *frame)
+{
+    PyObject *back = PyObject_GetAttrString(frame, "f_back");
+    if (!back)
+        PyErr_Clear();
+    return back == Py_None ? (Py_DECREF(back), NULL) : back;
+}
+
+/* Whether os.fork() has not returned yet: then we run inside some Python function that it called (a fork hook of the job's,
+   logging's for one), so that the frame that forks is below the current one but is not the current one. */
+static bool still_forking(void)
+{
+    PyObject *frame = (PyObject *)PyEval_GetFrame();
+    if (!forking || !frame || frame == forking)
+        return false;
+    Py_INCREF(frame);
+    while (frame && frame != forking) {
+        PyObject *back = frame_back(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return frame != NULL;
+}
+
+/* Python 3.12 counts threads before its after_in_parent hooks, 3.13 after them, and a pending call runs at the next
+   function entry, which may be another hook: wait until os.fork() itself is over. */
 static int start_pending(void *unused)
 {
     (void)unused;
+    if (still_forking() && Py_AddPendingCall(start_pending, 0) == 0)
+        return 0;
+    Py_CLEAR(forking);
     if (ftf.installed)
         ftf_watcher_start();
     return 0;
@@ -230,6 +263,11 @@ static PyObject *native_stop_watcher(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     ftf_watcher_stop();
+    /* The caller is our fork hook, its caller is the frame that forks. */
+    Py_CLEAR(forking);
+    PyObject *hook = (PyObject *)PyEval_GetFrame();
+    if (hook)
+        forking = frame_back(hook);
     Py_RETURN_NONE;
 }
 

@@ -7,7 +7,10 @@
 #include "ftf_ownership.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #define PERIOD_NS 100000000
 #define SURVIVED_NS INT64_C(3000000000)
@@ -70,6 +73,10 @@ void ftf_watcher_stop(void)
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     ftf_futex(&stop, FUTEX_WAKE_PRIVATE, 1, 0);
     pthread_join(thread, 0);
+    /* The join ends when the kernel clears the thread's id in exit_mm(); the task leaves the thread group a little later,
+       in release_task(), and until then os.fork() of Python 3.12 and later counts two (/proc/self/stat). */
+    for (int turn = 0; turn < 10000 && ftf.watcher_tid && tgkill(getpid(), ftf.watcher_tid, 0) == 0; turn++)
+        sched_yield();
     running = false;
     ftf.watcher_tid = 0;
 }
