@@ -15,7 +15,7 @@ C_TESTS   := $(wildcard tests/csrc/*.c tests/crash/programs/*.c tests/crash/prog
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build demo demo-torch test lint types contracts matrix stress bench bench-death docs wheel format clean
+.PHONY: help venv build demo demo-torch test lint types contracts matrix stress bench bench-death docs readme wheel format clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ bench-death: venv build  ## How much longer a death takes, beside faulthandler
 docs: venv build  ## Generated pages: causes and the JSON Schemas
 	$(PY) -m ftforensics.causes
 	$(PY) -m ftforensics.wire.schema
+
+readme: venv build  ## What README.md shows of the program, from a real run
+	$(PY) docs/refresh_readme.py
 
 wheel: venv  ## One abi3 manylinux wheel in dist/, checked
 	$(PY) tests/packaging/build_wheel.py dist

@@ -47,13 +47,15 @@ def test_make_targets_that_pages_name_exist(page: str) -> None:
 
 
 def test_make_help_lists_every_target() -> None:
-    made = subprocess.run(["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    made = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     listed = {line.split()[1] for line in made.stdout.splitlines()}
     assert listed == makefile_targets()
 
 
 def test_the_readme_shows_the_help_that_the_command_prints() -> None:
-    shown = re.search(r"```console\n\$ ftforensics --help\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    shown = re.search(r"```text\n\$ ftforensics --help\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert shown is not None
     made = subprocess.run(
         [sys.executable, "-m", "ftforensics", "--help"],
@@ -62,7 +64,7 @@ def test_the_readme_shows_the_help_that_the_command_prints() -> None:
         text=True,
         check=True,
     )
-    assert shown[1] == made.stdout
+    assert shown[1] == made.stdout, "make readme"
 
 
 def test_every_version_of_the_package_is_the_same() -> None:

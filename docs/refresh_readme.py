@@ -1,0 +1,46 @@
+"""Put what the program really prints into README.md:  python docs/refresh_readme.py
+
+Each shown block stands below a comment that names it. The demo is run for real; host name and time are those of
+the machine it ran on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+
+
+def printed(*command: str) -> str:
+    made = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": "src"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    return made.stdout.replace(f"{ROOT}/", "")
+
+
+def replace(text: str, name: str, block: str) -> str:
+    shown = re.compile(rf"(<!-- {re.escape(name)} -->\n)(?:\n?```text\n.*?```\n)?", re.DOTALL)
+    made, count = shown.subn(lambda found: f"{found[1]}\n```text\n{block.rstrip()}\n```\n", text)
+    if count != 1:
+        raise SystemExit(f"README.md has no single '<!-- {name} -->'")
+    return made
+
+
+if __name__ == "__main__":
+    text = README.read_text()
+    text = replace(text, "output of make demo", printed("examples/demo.py", "examples/train.py"))
+    text = replace(
+        text, "output of ftforensics --help", "$ ftforensics --help\n" + printed("-m", "ftforensics", "--help")
+    )
+    README.write_text(text)
