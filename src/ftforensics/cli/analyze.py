@@ -41,7 +41,10 @@ def run(options: argparse.Namespace) -> int:
         _refuse_overwriting(targets, [record.path for record in case.records if record.path])
         progress.say("looking at stacks and libraries")
         from ftforensics.cli.analysis import diagnose_case
+        from ftforensics.host.host import Host
+        from ftforensics.sources.loaded import with_loaded
 
+        case = with_loaded(case, Host())
         diagnosis = diagnose_case(case)
 
     paths = {record.path: record.record for record in case.records}
