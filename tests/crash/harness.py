@@ -190,11 +190,18 @@ class Baselines:
         self.known: dict[tuple[str, str, str, bool, str], Death] = {}
 
     def of(self, cell: Cell, python: str) -> Death:
-        key = (cell.fault, cell.context, cell.setup, cell.settle, python)
-        if key not in self.known:
-            self.known[key] = die(cell, "none", self.place, python)
-            shutil.rmtree(self.known[key].folder, ignore_errors=True)
-        return self.known[key]
+        if self.key(cell, python) not in self.known:
+            death = die(cell, "none", self.place, python)
+            self.remember(cell, python, death)
+            shutil.rmtree(death.folder, ignore_errors=True)
+        return self.known[self.key(cell, python)]
+
+    def remember(self, cell: Cell, python: str, death: Death) -> None:
+        self.known[self.key(cell, python)] = death
+
+    @staticmethod
+    def key(cell: Cell, python: str) -> tuple[str, str, str, bool, str]:
+        return (cell.fault, cell.context, cell.setup, cell.settle, python)
 
 
 @cache
