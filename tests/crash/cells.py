@@ -72,13 +72,11 @@ class Cell:
     settle: bool = False
     helper: str = "none"
     hooks: tuple[str, ...] = ()
-    preload: bool = False
 
     def __str__(self) -> str:
         words = [self.fault, self.context]
         words += [self.setup] if self.setup != "none" else []
         words += ["settled"] if self.settle else []
-        words += ["preload"] if self.preload else []
         words += ["helper"] if self.helper != "none" else []
         return "-".join([*words, *self.hooks])
 

@@ -98,17 +98,7 @@ def build_programs(build: Path) -> None:
 def environment(folder: Path, cell: Cell) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     kept.update(PYTHONPATH=str(ROOT / "src"), FTF_TEST_TMP=str(folder / "tmp"))
-    if cell.preload:
-        kept["LD_PRELOAD"] = str(thread_shim())
     return kept
-
-
-def thread_shim() -> Path:
-    """The library that `ftforensics run` preloads: alternate stacks for threads that C starts."""
-    from ftforensics import capture
-
-    found = Path(capture.__file__).parent.parent
-    return next(found.glob("*thread*shim*.so"), found / "no-shim-built.so")
 
 
 def command(cell: Cell, watch: str, folder: Path, build: Path, python: str) -> list[str]:
