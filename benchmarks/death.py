@@ -44,9 +44,11 @@ class Timing:
     cpu_ms: float
 
 
-def die_in_child(prepare: Callable[[], None], lib: ctypes.CDLL, pipe: int) -> None:
+def die_in_child(prepare: Callable[[], None], lib: ctypes.CDLL, pipe: int, log: Path) -> None:
     """Never returns."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # faulthandler's text: a terminal must not set the pace
+    # A file, as a launcher makes one of stderr: faulthandler's text is kept then as our record is; a terminal would set
+    # the pace, and /dev/null would keep nothing.
+    os.dup2(os.open(f"{log}-{os.getpid()}", os.O_WRONLY | os.O_CREAT, 0o600), 2)
     prepare()
     started = threading.Barrier(THREADS + 1)
     never = threading.Event()
@@ -65,12 +67,12 @@ def die_in_child(prepare: Callable[[], None], lib: ctypes.CDLL, pipe: int) -> No
     os._exit(90)
 
 
-def one_death(prepare: Callable[[], None], lib: ctypes.CDLL) -> Timing:
+def one_death(prepare: Callable[[], None], lib: ctypes.CDLL, log: Path) -> Timing:
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            die_in_child(prepare, lib, write_end)
+            die_in_child(prepare, lib, write_end, log)
         finally:
             os._exit(91)
     _, status, usage = os.wait4(child, 0)
@@ -116,7 +118,7 @@ def main() -> int:
         # Each round in another order: what runs after a death finds warm or cold caches.
         for offset in range(len(kinds)):
             kind = list(kinds)[(number + offset) % len(kinds)]
-            timings[kind].append(one_death(kinds[kind], lib))
+            timings[kind].append(one_death(kinds[kind], lib, folder / "stderr"))
     written = len(list(records.rglob("*.crash.json")))
     shutil.rmtree(folder)
     return report(timings, args.runs, written, load)

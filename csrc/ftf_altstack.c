@@ -25,11 +25,12 @@ struct ftf_stack ftf_stack_map(size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct ftf_stack stack = {0, (size + page - 1) / page * page};
-    uint8_t *memory = mmap(0, stack.size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *memory =
+        mmap(0, stack.size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return stack;
-    if (mprotect(memory + page, stack.size, PROT_READ | PROT_WRITE) != 0) {
-        munmap(memory, stack.size + 2 * page);
+    if (mprotect(memory, page, PROT_NONE) != 0) {
+        munmap(memory, stack.size + page);
         return stack;
     }
     stack.base = memory + page;
@@ -40,7 +41,7 @@ static void unmap(void *base)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t size = (USABLE + getauxval(AT_MINSIGSTKSZ) + page - 1) / page * page;
-    munmap((uint8_t *)base - page, size + 2 * page);
+    munmap((uint8_t *)base - page, size + page);
 }
 
 static void thread_ends(void *base)

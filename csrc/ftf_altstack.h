@@ -4,7 +4,7 @@
 
 #include "ftf_state.h"
 
-/* Memory with an unreadable page on each side; size rounded up to pages. base NULL on failure (errno set). */
+/* Memory with an unreadable page below it, the side to which stacks grow; size rounded up to pages. base NULL on failure (errno set). */
 struct ftf_stack ftf_stack_map(size_t size);
 /* Gives the calling thread an alternate stack with guard pages unless it has a good one already. */
 void ftf_altstack_check(void);

@@ -102,12 +102,35 @@ static size_t utf8_sequence(const uint8_t *bytes, size_t available)
     return length;
 }
 
+/* A byte that stands for itself in a JSON string. */
+static bool is_plain(uint8_t byte) { return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\'; }
+
+/* The same of eight bytes at once; may say no where the answer is yes (the usual zero-byte trick borrows). */
+static bool all_plain(const uint8_t *bytes)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones * 0x80;
+    uint64_t word;
+    memcpy(&word, bytes, 8);
+    uint64_t quote = word ^ ones * '"', backslash = word ^ ones * '\\', rubout = word ^ ones * 0x7f;
+    return ((word | (word - ones * 0x20) | (quote - ones) | (backslash - ones) | (rubout - ones)) & highs) == 0;
+}
+
 bool ftf_put_json_string(struct ftf_text *text, const char *string, size_t length)
 {
     const uint8_t *bytes = (const uint8_t *)string;
     bool valid = true;
     ftf_put(text, "\"", 1);
     for (size_t i = 0; i < length;) {
+        size_t plain = i;
+        while (plain + 8 <= length && all_plain(bytes + plain))
+            plain += 8;
+        while (plain < length && is_plain(bytes[plain]))
+            plain++;
+        if (plain > i) {
+            ftf_put(text, bytes + i, plain - i);
+            i = plain;
+            continue;
+        }
         uint8_t byte = bytes[i];
         size_t sequence = utf8_sequence(bytes + i, length - i);
         if (sequence == 0) {

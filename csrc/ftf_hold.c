@@ -6,6 +6,8 @@
 
 #include "ftf_step.h"
 
+#include <sys/prctl.h>
+
 static bool must_wait(int me)
 {
     uint32_t release = __atomic_load_n(&ftf.release, __ATOMIC_ACQUIRE);
@@ -23,9 +25,14 @@ static void wait_while_held(int me)
 
 static void mark_held(int tid)
 {
-    for (int i = 0; i < ftf.thread_count; i++)
-        if (ftf.threads[i].tid == tid)
-            ftf.threads[i].held = 1;
+    for (int i = 0; i < ftf.thread_count; i++) {
+        struct ftf_thread *thread = &ftf.threads[i];
+        if (thread->tid != tid)
+            continue;
+        ftf_syscall2(SYS_prctl, PR_GET_NAME, thread->name); /* cheaper here than from /proc by the recording thread */
+        __atomic_store_n(&thread->held, 1, __ATOMIC_RELEASE);
+        return;
+    }
 }
 
 static void on_hold(int sig, siginfo_t *info, void *context)
@@ -45,6 +52,8 @@ static void on_hold(int sig, siginfo_t *info, void *context)
     wait_while_held(me);
 }
 
+/* Not on the alternate stack: a fresh page for each of hundreds of threads costs more than everything else here. A thread
+   with no room left for the frame faults, and waits as a second crasher. */
 static void choose_signal(void)
 {
     ftf.hold_signal = 0;
@@ -52,8 +61,7 @@ static void choose_signal(void)
         struct ftf_action old;
         if (ftf_sigaction(sig, 0, &old) != 0 || (void *)old.handler != (void *)SIG_DFL)
             continue;
-        struct ftf_action action = {on_hold, SA_SIGINFO | SA_ONSTACK | SA_RESTART | ftf.restorer_flag, ftf.restorer,
-                                    ~UINT64_C(0)};
+        struct ftf_action action = {on_hold, SA_SIGINFO | SA_RESTART | ftf.restorer_flag, ftf.restorer, ~UINT64_C(0)};
         for (int i = 0; i < FTF_FAULT_SIGNALS; i++)
             action.mask &= ~ftf_signal_bit(ftf_fault_signals[i]);
         if (ftf_sigaction(sig, &action, 0) == 0)
@@ -112,6 +120,13 @@ static int signal_new_threads(int fd, int me)
     }
 }
 
+/* The link count of /proc/self/task is the number of threads and two (fs/proc/base.c, proc_task_getattr). */
+static bool more_threads(int fd)
+{
+    struct stat st;
+    return ftf_fstat(fd, &st) != 0 || st.st_nlink != (nlink_t)ftf.thread_count + 2;
+}
+
 void ftf_hold_threads(void)
 {
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
@@ -120,8 +135,9 @@ void ftf_hold_threads(void)
     ftf.thread_count = 0;
     choose_signal();
     if (ftf.hold_signal && me != ftf.crash_pid) { /* main first: its return ends the process */
-        ftf.threads[ftf.thread_count++] = (struct ftf_thread){
-            .tid = ftf.crash_pid, .signalled = ftf_tgkill(ftf.crash_pid, ftf.crash_pid, ftf.hold_signal) == 0};
+        /* The entry before the signal: main may arrive, and look for it, at once. */
+        ftf.threads[ftf.thread_count++] = (struct ftf_thread){.tid = ftf.crash_pid};
+        ftf.threads[0].signalled = ftf_tgkill(ftf.crash_pid, ftf.crash_pid, ftf.hold_signal) == 0;
     }
     bool close_after = false;
     int fd = ftf.task_fd.fd;
@@ -130,7 +146,7 @@ void ftf_hold_threads(void)
         close_after = true;
     }
     int cause = fd < 0 ? fd : FTF_OK;
-    for (int pass = 0; fd >= 0 && pass < 4 && signal_new_threads(fd, me) > 0; pass++)
+    for (int pass = 0; fd >= 0 && pass < 4 && signal_new_threads(fd, me) > 0 && more_threads(fd); pass++)
         ;
     if (close_after && fd >= 0)
         ftf_close(fd);
@@ -147,7 +163,8 @@ int ftf_hold_wait(int ms)
             missing += ftf.threads[i].signalled && !ftf.threads[i].held;
         if (missing == 0 || ftf_clock_ns(CLOCK_MONOTONIC) >= until)
             return missing;
-        ftf_sleep_ms(1);
+        struct timespec pause = {0, 200000};
+        ftf_syscall2(SYS_nanosleep, &pause, 0);
     }
 }
 

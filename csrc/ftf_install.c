@@ -29,6 +29,10 @@
 #define DUMP_BYTES (1 << 20)
 #define SCRATCH_BYTES (64 * 1024)
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 static bool hooks_registered;
 
 static void forget(struct ftf_fd *slot)
@@ -202,6 +206,11 @@ static void *map_memory(size_t size)
     return memory == MAP_FAILED ? 0 : memory;
 }
 
+static void populate(void *memory, size_t size)
+{
+    madvise(memory, size, MADV_POPULATE_WRITE); /* Linux 5.14; before it the pages come when they are touched */
+}
+
 static int prepare_memory(const char **failed)
 {
     if (ftf.line.data)
@@ -223,6 +232,14 @@ static int prepare_memory(const char **failed)
         !ftf.maps_text || !ftf.maps || !ftf.threads || !ftf.dump_text || !ftf.scratch || !line)
         return -ENOMEM;
     ftf.line = (struct ftf_text){line, LINE_BYTES, 0, false};
+    /* What an ordinary crash touches is made present now: a process that dies for lack of memory gets none then. */
+    populate(ftf.crash_stack.base + ftf.crash_stack.size - 32768, 32768);
+    populate(ftf.sandbox_stack.base + ftf.sandbox_stack.size - 32768, 32768);
+    populate(line, 192 * 1024);
+    populate(ftf.maps_text, 96 * 1024);
+    populate(ftf.maps, 64 * 1024);
+    populate(ftf.dump_text, 64 * 1024);
+    populate(ftf.scratch, SCRATCH_BYTES);
     return 0;
 }
 

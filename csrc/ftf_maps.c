@@ -2,6 +2,8 @@
    opened at install gives today's mappings; a forked child must have opened its own, or it would read its parent's. */
 #include "ftf_maps.h"
 
+#include <string.h>
+
 static int open_maps(bool *close_after)
 {
     *close_after = false;
@@ -65,16 +67,14 @@ int ftf_maps_read(void)
         ftf_close(fd);
     if (got < 0 && ftf.maps_text_used == 0)
         return (int)got;
-    uint32_t line = 0;
-    for (uint32_t i = 0; i < ftf.maps_text_used; i++) {
-        if (ftf.maps_text[i] != '\n')
-            continue;
+    const char *line = ftf.maps_text;
+    const char *end = line + ftf.maps_text_used;
+    for (const char *newline; (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1) {
         if (ftf.map_count == FTF_MAX_MAPS) {
             ftf.maps_truncated = true;
             break;
         }
-        parse_line(line, i - line);
-        line = i + 1;
+        parse_line((uint32_t)(line - ftf.maps_text), (uint32_t)(newline - line));
     }
     if (ftf.maps_text_used == ftf.maps_text_size)
         ftf.maps_truncated = true;

@@ -139,45 +139,70 @@ void ftf_member_inventory(void)
         ftf_puts(out, "\"libraries\": null,\n\"driver\": null,\n");
 }
 
-/* The build-id from the note segments of a mapped library (man elf, "Notes"). Returns its length, 0 for none. */
+/* The first page of a mapped library, which nearly always holds all that is asked of it: one system call a library. */
+struct first_page {
+    uint64_t base;
+    size_t size;
+    uint8_t bytes[4096];
+};
+
+static bool read_library(const struct first_page *page, uint64_t address, void *to, size_t size)
+{
+    if (address >= page->base && size <= page->size && address - page->base <= page->size - size) {
+        memcpy(to, page->bytes + (address - page->base), size);
+        return true;
+    }
+    return ftf_peek(address, to, size);
+}
+
+/* man elf, "Notes": the one of GNU that is a build-id. Returns its length, 0 for none. */
+static size_t find_build_id(const uint8_t *notes, size_t length, uint8_t *id, size_t size)
+{
+    for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= length;) {
+        Elf64_Nhdr note;
+        memcpy(&note, notes + at, sizeof note);
+        size_t name = at + sizeof note;
+        if (note.n_namesz > length || note.n_descsz > length)
+            return 0;
+        size_t data = name + ((note.n_namesz + 3) & ~3u);
+        if (data + note.n_descsz > length)
+            return 0;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(notes + name, "GNU", 4) == 0 &&
+            note.n_descsz <= size) {
+            memcpy(id, notes + data, note.n_descsz);
+            return note.n_descsz;
+        }
+        at = data + ((note.n_descsz + 3) & ~3u);
+    }
+    return 0;
+}
+
+/* From mapped memory, because the file may have been replaced since. Returns the id's length, 0 for none. */
 static size_t build_id(uint64_t base, uint8_t *id, size_t size)
 {
+    static struct first_page page;
     Elf64_Ehdr header;
-    if (!ftf_peek(base, &header, sizeof header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-        header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 || header.e_phnum > 64)
-        return 0;
     Elf64_Phdr segments[64];
-    if (!ftf_peek(base + header.e_phoff, segments, header.e_phnum * sizeof segments[0]))
+    uint8_t notes[1024];
+    page.base = base;
+    page.size = ftf_peek_some(base, page.bytes, sizeof page.bytes);
+    if (!read_library(&page, base, &header, sizeof header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 || header.e_phnum > FTF_LENGTH(segments) ||
+        !read_library(&page, base + header.e_phoff, segments, header.e_phnum * sizeof segments[0]))
         return 0;
     uint64_t bias = base;
-    for (int i = 0; i < header.e_phnum; i++)
-        if (segments[i].p_type == PT_LOAD) {
-            bias = base - (segments[i].p_vaddr - segments[i].p_offset);
-            break;
-        }
+    for (int i = header.e_phnum - 1; i >= 0; i--)
+        if (segments[i].p_type == PT_LOAD)
+            bias = base - (segments[i].p_vaddr - segments[i].p_offset); /* the first one remains */
     for (int i = 0; i < header.e_phnum; i++) {
-        uint8_t notes[1024];
         if (segments[i].p_type != PT_NOTE)
             continue;
         size_t length = segments[i].p_memsz < sizeof notes ? segments[i].p_memsz : sizeof notes;
-        if (!ftf_peek(bias + segments[i].p_vaddr, notes, length))
+        if (!read_library(&page, bias + segments[i].p_vaddr, notes, length))
             continue;
-        for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= length;) {
-            Elf64_Nhdr note;
-            memcpy(&note, notes + at, sizeof note);
-            size_t name = at + sizeof note;
-            if (note.n_namesz > length || note.n_descsz > length)
-                break;
-            size_t data = name + ((note.n_namesz + 3) & ~3u);
-            if (data + note.n_descsz > length)
-                break;
-            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(notes + name, "GNU", 4) == 0 &&
-                note.n_descsz <= size) {
-                memcpy(id, notes + data, note.n_descsz);
-                return note.n_descsz;
-            }
-            at = data + ((note.n_descsz + 3) & ~3u);
-        }
+        size_t found = find_build_id(notes, length, id, size);
+        if (found)
+            return found;
     }
     return 0;
 }
@@ -241,13 +266,17 @@ void ftf_member_modules(void)
     ftf_puts(out, "],\n");
 }
 
-static void put_thread_name(int tid)
+static void put_thread_name(const struct ftf_thread *thread)
 {
+    if (thread->held) {
+        ftf_put_json_string(out, thread->name, ftf_string_length(thread->name));
+        return;
+    }
     char path[64];
     char name[32];
     struct ftf_text text = {path, sizeof path - 1, 0, false};
     ftf_puts(&text, "/proc/self/task/");
-    ftf_put_decimal(&text, tid);
+    ftf_put_decimal(&text, thread->tid);
     ftf_puts(&text, "/comm");
     path[text.used] = 0;
     int fd = ftf_open_somehow(path, O_RDONLY, 0);
@@ -268,7 +297,7 @@ void ftf_member_threads(void)
         ftf_puts(out, i ? ", {\"tid\": " : "{\"tid\": ");
         ftf_put_decimal(out, thread->tid);
         ftf_puts(out, ", \"name\": ");
-        put_thread_name(thread->tid);
+        put_thread_name(thread);
         ftf_puts(out, ", \"held\": ");
         if (thread->tid == ftf_gettid() || thread->tid == ftf.watcher_tid)
             ftf_puts(out, "null");

@@ -65,6 +65,7 @@ struct ftf_thread {
     int tid;
     uint8_t signalled;
     uint8_t held;
+    char name[17]; /* told by the thread itself when it is held */
 };
 
 struct ftf_map {
@@ -202,6 +203,7 @@ struct ftf_state {
     void *recovery[5];
     bool recovery_armed;
     bool in_sandbox;
+    void (*sandbox_rescue)(void); /* called in the sandbox when it faults or is cut: saves what a step had got */
     uint32_t sandbox_alive; /* futex, cleared by the kernel at the child's end */
     int output_fd;
     struct ftf_walk walk;

@@ -83,6 +83,8 @@ static void sandbox_fault(int sig, siginfo_t *info, void *context)
 {
     (void)info;
     (void)context;
+    if (ftf.sandbox_rescue)
+        ftf.sandbox_rescue();
     ftf_exit_process(64 + sig);
 }
 
@@ -124,6 +126,7 @@ static FTF_NOINLINE int sandbox_run(void (*run)(void), int deadline_ms)
 {
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
     ftf.sandbox_alive = 1;
+    ftf.sandbox_rescue = 0;
     ftf.in_sandbox = true;
     long pid =
         ftf_clone(CLONE_VM | CLONE_UNTRACED | CLONE_CHILD_CLEARTID, ftf.sandbox_stack.base + ftf.sandbox_stack.size,
@@ -135,6 +138,10 @@ static FTF_NOINLINE int sandbox_run(void (*run)(void), int deadline_ms)
     bool cut = false;
     if (!sandbox_ended(started + (int64_t)deadline_ms * 1000000)) {
         cut = true;
+        if (ftf.sandbox_rescue) { /* let it save what it has */
+            ftf_kill((int)pid, SIGABRT);
+            sandbox_ended(ftf_clock_ns(CLOCK_MONOTONIC) + 100000000);
+        }
         ftf_kill((int)pid, SIGKILL);
         sandbox_ended(ftf_clock_ns(CLOCK_MONOTONIC) + 1000000000);
     }
