@@ -6,6 +6,7 @@
 
 #include "ftf_step.h"
 
+#include <string.h>
 #include <sys/prctl.h>
 
 static bool must_wait(int me)
@@ -154,15 +155,51 @@ void ftf_hold_threads(void)
                   ftf.hold_signal ? 0 : "no free real-time signal", -1);
 }
 
+/* SigBlk in /proc/self/task/N/status (man proc_pid_status). A thread that does not block the signal runs no instruction of
+   its own before it arrives, however late that is. Unreadable: it is gone, or we cannot know and say no. */
+static bool blocks_hold_signal(int tid)
+{
+    char path[64];
+    struct ftf_text text = {path, sizeof path - 1, 0, false};
+    ftf_puts(&text, "/proc/self/task/");
+    ftf_put_decimal(&text, tid);
+    ftf_puts(&text, "/status");
+    path[text.used] = 0;
+    int fd = ftf_open_somehow(path, O_RDONLY, 0);
+    long got = fd < 0 ? -1 : ftf_read(fd, ftf.scratch, 8192);
+    if (fd >= 0)
+        ftf_close(fd);
+    const char *cursor = (const char *)ftf.scratch;
+    for (const char *end = cursor + (got > 0 ? got : 0); cursor + 7 < end; cursor++)
+        if (memcmp(cursor, "SigBlk:", 7) == 0) {
+            cursor += 8;
+            return (ftf_parse_hex(&cursor, end) & ftf_signal_bit(ftf.hold_signal)) != 0;
+        }
+    return false;
+}
+
+static int count_missing(void)
+{
+    int missing = 0;
+    for (int i = 0; i < ftf.thread_count; i++)
+        missing += ftf.threads[i].signalled && !ftf.threads[i].held && !ftf.threads[i].deaf;
+    return missing;
+}
+
 int ftf_hold_wait(int ms)
 {
     int64_t until = ftf_clock_ns(CLOCK_MONOTONIC) + (int64_t)ms * 1000000;
+    if (count_missing() == 0)
+        return 0;
+    int deaf = 0;
+    for (int i = 0; i < ftf.thread_count; i++) {
+        struct ftf_thread *thread = &ftf.threads[i];
+        thread->deaf = thread->signalled && !thread->held && blocks_hold_signal(thread->tid);
+        deaf += thread->deaf;
+    }
     for (;;) {
-        int missing = 0;
-        for (int i = 0; i < ftf.thread_count; i++)
-            missing += ftf.threads[i].signalled && !ftf.threads[i].held;
-        if (missing == 0 || ftf_clock_ns(CLOCK_MONOTONIC) >= until)
-            return missing;
+        if (count_missing() == 0 || ftf_clock_ns(CLOCK_MONOTONIC) >= until)
+            return deaf;
         struct timespec pause = {0, 200000};
         ftf_syscall2(SYS_nanosleep, &pause, 0);
     }

@@ -6,7 +6,7 @@
 
 /* Sends every other thread a real-time signal whose handler waits. Main first. Adds the stage "hold". */
 void ftf_hold_threads(void);
-/* Waits until the signalled threads have arrived, at most `ms`. Returns how many have not. */
+/* Waits until the signalled threads have arrived, at most `ms`. Returns how many cannot be held: they block signals. */
 int ftf_hold_wait(int ms);
 /* 1: only the main thread stays held, at most 3 s more; 2: everybody runs on. */
 void ftf_hold_release(uint32_t release);

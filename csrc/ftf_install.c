@@ -281,7 +281,11 @@ static int configure(const struct ftf_config *config, const char **failed)
     return result;
 }
 
-static void hooked_malloc(void) { free(malloc(100000)); }
+static void hooked_malloc(void)
+{
+    void *volatile block = malloc(100000); /* volatile: or the compiler drops the pair */
+    free(block);
+}
 
 int ftf_install(const struct ftf_config *config, const char **failed)
 {

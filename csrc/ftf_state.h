@@ -65,6 +65,7 @@ struct ftf_thread {
     int tid;
     uint8_t signalled;
     uint8_t held;
+    uint8_t deaf; /* blocks the hold signal: runs on */
     char name[17]; /* told by the thread itself when it is held */
 };
 

@@ -63,6 +63,8 @@ int ftf_watcher_start(void)
         result = pthread_create(&thread, 0, watch, 0);
     pthread_sigmask(SIG_SETMASK, &old, 0);
     running = result == 0;
+    while (running && __atomic_load_n(&ftf.watcher_tid, __ATOMIC_ACQUIRE) == 0) /* the handler must know it */
+        sched_yield();
     return -result;
 }
 

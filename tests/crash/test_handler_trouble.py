@@ -17,7 +17,19 @@ from harness import Baselines, Death, Workplace, die, failures
 
 # In the order in which they run. cxx_exception and the crash reporter are not in every record.
 STEPS = (
-    *("head", "read_maps", "marks", "abort_message", "native", "python", "code", "native_frame_pointer"),
+    *(
+        "time",
+        "process",
+        "signal",
+        "registers",
+        "read_maps",
+        "marks",
+        "abort_message",
+        "native",
+        "python",
+        "code",
+        "native_frame_pointer",
+    ),
     *("native_scan", "python_threads", "stack", "other_crashers", "signals_seen", "handlers", "job", "limits"),
     *("libraries", "threads", "modules", "status", "maps"),
 )
@@ -78,11 +90,11 @@ def test_allocation_is_harmless_when_the_heap_is_free(place: Workplace, baseline
     "hooks",
     [
         ("native:bus", "stack:ill"),
-        ("head:ill", "maps:bus"),
+        ("registers:ill", "maps:bus"),
         ("code:segv", "modules:segv"),
         ("native:hang", "handlers:bus"),
         ("python:bus", "threads:hang"),
-        ("head:segv", "native:bus", "python:ill", "stack:segv", "maps:hang"),
+        ("time:segv", "native:bus", "python:ill", "stack:segv", "maps:hang"),
     ],
 )
 @pytest.mark.parametrize("fault", ["null_read", "double_free", "bus_truncated_file"])
@@ -114,7 +126,7 @@ def test_users_faulthandler_still_prints_after_a_cut_dumper(kind: str, place: Wo
     assert "Fatal Python error: Segmentation fault" in death.stderr or "most recent call first" in death.stderr
 
 
-@pytest.mark.parametrize("steps", [("head", "stack", "maps", "threads", "modules", "status", "job", "limits")])
+@pytest.mark.parametrize("steps", [("registers", "stack", "maps", "threads", "modules", "status", "job", "limits")])
 def test_budget_holds_when_everything_hangs(steps: tuple[str, ...], place: Workplace, baselines: Baselines) -> None:
     death = die_with(place, baselines, *(f"{step}:hang" for step in steps))
     stages = stages_of(death)
