@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ftforensics.causes.blame import blame
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash, PythonFrame
 from ftforensics.model.diagnosis import Frame
+from ftforensics.model.mechanism import Mechanism
+from ftforensics.parsers.cxx_name import short_name
 
 # The C++ runtime giving up on an exception.
 TERMINATE = ("std::terminate", "__cxxabiv1::__terminate", "__gnu_cxx::__verbose_terminate_handler", "_ZSt9terminatev")
 
 
+# CPython's functions that print "Fatal Python error" and abort (Python/pylifecycle.c, Python/pystate.c).
+PYTHON_FATAL = (
+    "Py_FatalError", "_Py_FatalErrorFunc", "_Py_FatalErrorFormat", "fatal_error", "fatal_error_exit",
+    "_Py_FatalError_TstateNULL", "_Py_FatalRefcountErrorFunc",
+)  # fmt: skip
+# What the C++ runtime was doing when it called std::terminate for an exception that nobody catches.
+THROW = (
+    "__cxa_throw", "__cxa_rethrow", "_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow",
+    "__cxa_call_terminate", "__gxx_personality_v0", "std::rethrow_exception",
+)  # fmt: skip
+
+
 def frame_text(frame: Frame) -> str:
     place = frame.library.rpartition("/")[2] if frame.library else "no known library"
     offset = f" +{frame.offset:#x}" if frame.offset is not None else ""
-    return f"{frame.function} in {place}{offset}" if frame.function else f"{place}{offset}"
+    return f"{short_name(frame.function)} in {place}{offset}" if frame.function else f"{place}{offset}"
 
 
 def find_function(crash: Crash, names: Collection[str], depth: int = 64) -> Cite | None:
@@ -27,57 +42,26 @@ def find_function(crash: Crash, names: Collection[str], depth: int = 64) -> Cite
 
 
 def plain_name(frame: Frame) -> str:
-    """The function without parameters and symbol version: "abort" of "abort@@GLIBC_2.2.5", "f" of "f(int)"."""
-    return (frame.function or "").partition("(")[0].partition("@")[0]
+    """The function without parameters, template arguments and symbol version."""
+    return short_name(frame.function or "")
 
 
-# Between the code that gives up and the kernel: names of glibc, libstdc++ and libgcc, not of the culprit.
-_ABORT_PATH = (
-    "__pthread_kill_implementation", "__pthread_kill_internal", "pthread_kill", "__pthread_kill", "raise", "gsignal",
-    "__GI_raise", "__GI_abort", "abort", "__libc_message", "__libc_message_impl", "__libc_message_wo_heap",
-    "malloc_printerr", "__assert_fail_base", "__assert_fail_base.cold", "__assert_fail", "__GI___assert_fail",
-    "__fortify_fail", "__stack_chk_fail", "__chk_fail", "std::terminate", "__cxa_throw", "__cxa_rethrow",
-    "__gxx_personality_v0", "__cxa_call_terminate", "__gnu_cxx::__verbose_terminate_handler",
-    "__cxxabiv1::__terminate", "_Unwind_RaiseException", "_Unwind_Resume", "_int_free", "free", "cfree", "__libc_free",
-    "realloc", "malloc", "_int_malloc", "__libc_malloc", "__libc_realloc", "_int_realloc", "munmap_chunk",
-)  # fmt: skip
-
-
-def site(crash: Crash) -> tuple[int, Frame] | None:
-    """The frame to name in a sentence: where it died, or for an abort and a call into nowhere, who brought it there."""
-    aborted = crash.record.signal is not None and crash.record.signal.name == "SIGABRT"
-    for index, frame in enumerate(crash.native):
-        if frame.library is None or (index == 0 and crash.reading.access == "exec"):
-            continue
-        if aborted and (plain_name(frame) in _ABORT_PATH or "libstdc++" in frame.library):
-            continue
-        return index, frame
-    return (0, crash.native[0]) if crash.native else None
-
-
-def site_text(crash: Crash) -> str | None:
-    """ "step_kernel (libext.so)", "libext.so +0x1b2f2", or None when no frame has a library."""
-    found = site(crash)
-    if found is None or found[1].library is None:
-        return None
-    frame = found[1]
-    library = (frame.library or "").rpartition("/")[2]
-    return f"{plain_name(frame)} ({library})" if frame.function else f"{library} +{frame.offset or 0:#x}"
-
-
-def top_frame(crash: Crash) -> Cite | None:
-    found = site(crash)
-    if found is None:
-        return None
-    index, frame = found
-    verb = "died in " if index == 0 else "came there from "
-    return Cite("crash", f"native.frames[{index}]", verb + frame_text(frame))
-
-
-def top_python(crash: Crash) -> Cite | None:
-    if not crash.python:
-        return None
-    return Cite("crash", "python", python_text(crash.python[0]))
+def places(crash: Crash) -> list[Cite]:
+    """Where it died, who is to blame where that is another frame, and the line of Python."""
+    cites = []
+    if crash.native:
+        raised = crash.record.signal is not None and crash.record.signal.name == "SIGABRT"
+        sent = crash.reading.mechanism in (Mechanism.SENT_BY_PROCESS, Mechanism.KILLED)
+        verb = "was in" if sent else "raised in" if raised else "died in"
+        verb = "the stack holds" if crash.native[0].trust == "scan" else verb
+        cites.append(Cite("crash", "native.frames[0]", f"{verb} {frame_text(crash.native[0])}"))
+    blamed = blame(crash)
+    if blamed.frame is not None and blamed.index:
+        cites.append(Cite("crash", f"native.frames[{blamed.index}]", f"called by {frame_text(blamed.frame)}"))
+    if blamed.python is not None:
+        how = f", by {blamed.border}" if blamed.border else ""
+        cites.append(Cite("crash", "python", python_text(blamed.python) + how))
+    return cites
 
 
 def python_text(frame: PythonFrame) -> str:

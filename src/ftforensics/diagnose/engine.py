@@ -6,20 +6,27 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ftforensics.causes.advice import on_cuda, package_of
+from ftforensics.causes.blame import blame
 from ftforensics.causes.registry import Kind, causes, find_cause
+from ftforensics.diagnose.contradictions import contradictions
 from ftforensics.diagnose.crash import prepare
+from ftforensics.diagnose.handlers import signal_owners
 from ftforensics.diagnose.names import Resolver, module_offsets
 from ftforensics.diagnose.stacks import merge, other_threads, python_groups, seen_from_outside
 from ftforensics.diagnose.timeline import timeline
 from ftforensics.diagnose.verdict import Weighed, weigh
-from ftforensics.model.basics import Gap
+from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Case, Crash
 from ftforensics.model.diagnosis import (
+    Confidence,
     Diagnosis,
     Event,
     Exit,
+    Finding,
     ProcessReport,
     Remedy,
+    SignalOwners,
     ThreadStack,
     Verdict,
 )
@@ -28,6 +35,7 @@ from ftforensics.model.diagnosis import (
 class _Judged(msgspec.Struct, frozen=True):
     crash: Crash
     weighed: Weighed
+    owners: list[SignalOwners]
 
 
 def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
@@ -36,13 +44,13 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     Among several records the root is the earliest own fault; a process that another one ended is collateral of it.
     A case without records is undecided and says so.
     """
-    judged = sorted((_judge(prepare(record, resolve)) for record in case.records), key=_earliest)
+    judged = sorted((_judge(prepare(record, resolve), resolve) for record in case.records), key=_earliest)
     if not judged:
         verdict = Verdict("unknown", None, None, "undecided", "There is no crash record to look at.")
         return Diagnosis(verdict=verdict, gaps=list(case.gaps))
     root = judged[0]
     weighed = root.weighed
-    remedies = list(weighed.best.remedies) if weighed.best else []
+    remedies = list(weighed.best.remedies) if weighed.best else _settling(weighed.hypotheses)
     return Diagnosis(
         verdict=weighed.verdict,
         # The verdict's own evidence comes first: a reader of the report looks for it there.
@@ -54,9 +62,18 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     )
 
 
-def _judge(crash: Crash) -> _Judged:
-    findings = [(cause, finding) for cause in causes() for finding in cause.check(crash)]
-    return _Judged(crash, weigh(crash, findings))
+def _judge(crash: Crash, resolve: Resolver) -> _Judged:
+    doubts = contradictions(crash.record)
+    findings = [(cause, _doubted(finding, doubts)) for cause in causes() for finding in cause.check(crash)]
+    return _Judged(crash, weigh(crash, findings), signal_owners(crash.record, resolve))
+
+
+def _doubted(finding: Finding, doubts: list[Cite]) -> Finding:
+    """A record that contradicts itself proves nothing."""
+    if not doubts:
+        return finding
+    confidence = Confidence.LIKELY if finding.confidence is Confidence.PROVEN else finding.confidence
+    return msgspec.structs.replace(finding, confidence=confidence, against=[*finding.against, *doubts])
 
 
 def _earliest(judged: _Judged) -> tuple[bool, float]:
@@ -95,18 +112,49 @@ def _process(judged: _Judged, role: str) -> ProcessReport:
         stack=merged,
         threads=[crashing, *other_threads(record, crash.helper)],
         record=crash.path,
+        handlers=judged.owners,
     )
 
 
 def _gaps(of_case: Sequence[Gap], judged: Sequence[_Judged]) -> list[Gap]:
     gaps = list(of_case)
     for one in judged:
-        gaps += one.crash.gaps
+        gaps += (gap for gap in one.crash.gaps if _concerns(gap, one.crash))
         if one.weighed.best is not None:
             gaps += one.weighed.best.unknown
         else:
             gaps += one.crash.reading.unknown
-    return list(dict.fromkeys(gaps))
+    return sorted(dict.fromkeys(gaps), key=_use)
+
+
+def _concerns(gap: Gap, crash: Crash) -> bool:
+    """The driver is no matter of a process without CUDA, nor a version that nothing here rests on."""
+    if gap.grant is None and gap.source == "driver":
+        return on_cuda(crash)
+    if gap.grant is None and gap.source == "libraries":
+        frame = blame(crash).frame
+        return on_cuda(crash) or (frame is not None and package_of(crash, frame) is not None)
+    return True
+
+
+# What changes a verdict most often comes first.
+_SOURCES = ("stderr", "symbols", "crash", "ptrace", "helper")
+
+
+def _use(gap: Gap) -> tuple[bool, int]:
+    """Gaps that somebody can do something about come first."""
+    return gap.grant is None, _SOURCES.index(gap.source) if gap.source in _SOURCES else len(_SOURCES)
+
+
+def _settling(hypotheses: Sequence[Finding]) -> list[Remedy]:
+    """Nothing is sure enough to act upon; a test may still tell which it was."""
+    return [
+        remedy
+        for finding in hypotheses
+        if finding.confidence is not Confidence.RULED_OUT
+        for remedy in finding.remedies
+        if remedy.settles
+    ]
 
 
 def _distinct(remedies: Sequence[Remedy]) -> list[Remedy]:

@@ -35,7 +35,13 @@ class DiskSymbols:
         symbolizer = Symbolizer(record.modules or [], self._host, self._cache)
         locations = symbolizer.frames(raw)
         frames = [
-            Frame(function=location.function, library=location.library, offset=location.offset, trust=frame.trust)
+            Frame(
+                function=location.function,
+                library=location.library,
+                offset=location.offset,
+                function_offset=location.function_offset,
+                trust=frame.trust,
+            )
             for frame, location in zip(raw, locations, strict=True)
         ]
         return Resolution(frames, symbolizer.gaps())

@@ -205,15 +205,19 @@ class Host:
         return "/" + "/".join(done)
 
     def open(self, path: str | Path) -> BinaryIO:
-        """A regular file for reading. A FIFO or device is refused, never waited for."""
+        """A regular file for reading. A FIFO or device is refused, and not even opened: to open some devices is to do
+        something (a watchdog, a tape), and which path is opened may come from a record."""
         try:
-            # O_NONBLOCK: opening a FIFO without a writer must not hang (man 2 open); no effect on regular files.
-            fd = os.open(self.local(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            # O_PATH opens nothing but the name (man 2 open). What it names cannot change after the check.
+            place = os.open(self.local(path), os.O_PATH | os.O_CLOEXEC)
+            try:
+                if not stat.S_ISREG(os.fstat(place).st_mode):
+                    raise Refusal(str(path), "not a regular file", errno.EINVAL)
+                fd = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            finally:
+                os.close(place)
         except (OSError, ValueError) as error:
             raise _refusal(path, error) from error
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise Refusal(str(path), "not a regular file", errno.EINVAL)
         return os.fdopen(fd, "rb")
 
     def read_bytes(self, path: str | Path, limit: int = READ_LIMIT) -> bytes:

@@ -19,8 +19,11 @@ class Confidence(str, Enum):
 
 
 class Remedy(msgspec.Struct, frozen=True):
+    """settles: a cheap run or look that tells whether the verdict holds, rather than a cure."""
+
     text: str
     command: str | None = None
+    settles: bool = False
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -57,6 +60,7 @@ class Frame(msgspec.Struct, frozen=True):
     function: str | None = None  # demangled
     library: str | None = None
     offset: Address | None = None  # pc minus the library's base
+    function_offset: Address | None = None  # pc minus the function's start
     file: str | None = None
     line: int | None = None
     trust: str | None = None
@@ -75,6 +79,24 @@ class Exit(msgspec.Struct, frozen=True):
     code: int | None = None
 
 
+class SignalHandler(msgspec.Struct, frozen=True):
+    """A function that a signal went to, or would have gone to. kind: "ours", "library", "default" or "ignore";
+    taken_back: it had replaced our handler and was put behind it."""
+
+    kind: str
+    function: str | None = None
+    library: str | None = None
+    offset: Address | None = None
+    taken_back: bool = False
+
+
+class SignalOwners(msgspec.Struct, frozen=True):
+    """Who gets a fatal signal, in the order of the calls: the installed handler first."""
+
+    signal: str
+    handlers: list[SignalHandler] = []
+
+
 class ProcessReport(msgspec.Struct, frozen=True):
     host: str | None
     pid: int | None
@@ -88,6 +110,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     stack: list[Frame] = []  # merged, crashing thread, innermost first
     threads: list[ThreadStack] = []
     record: str | None = None  # path of the crash record
+    handlers: list[SignalOwners] = []
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -54,7 +54,8 @@ class MechanismReading(msgspec.Struct, frozen=True):
     non-canonical access is computed (the kernel reports 0); access: "read", "write", "exec" or None;
     mapping: the line of /proc/PID/maps that holds the address; feature: the CPU flag (name as in /proc/cpuinfo) that
     an illegal instruction needs; sp_at_guard: the stack pointer itself has reached the guard area, and the
-    faulting instruction addresses memory through it.
+    faulting instruction addresses memory through it; deliberate_trap: the instruction exists only to raise this signal
+    (ud2, brk), which a compiler puts where the program must not go on.
     """
 
     mechanism: Mechanism | None = None
@@ -65,6 +66,7 @@ class MechanismReading(msgspec.Struct, frozen=True):
     mapping: str | None = None
     feature: str | None = None
     sp_at_guard: bool = False
+    deliberate_trap: bool = False
     supports: tuple[Cite, ...] = ()
     against: tuple[Cite, ...] = ()
     unknown: tuple[Gap, ...] = ()

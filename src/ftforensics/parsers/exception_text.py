@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ftforensics.parsers.cxx_name import demangled
+
 _BUILTIN = {
     "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "b": "bool", "c": "char", "d": "double",
     "f": "float", "PKc": "char const*", "Pc": "char*",
@@ -13,14 +15,9 @@ def exception_type(mangled: str) -> str:
     """ "St13runtime_error" -> "std::runtime_error". What cannot be demangled is given back as it is."""
     if mangled in _BUILTIN:
         return _BUILTIN[mangled]
-    try:
-        from cpp_demangle import demangle
-    except ImportError:
+    # GCC puts a star before the names of types that other libraries cannot see; type_info::name() leaves it out.
+    # A type name alone is no symbol; "typeinfo name for T" is the symbol that holds just that type.
+    text = demangled("_ZTS" + mangled.removeprefix("*"))
+    if text is None:
         return mangled
-    try:
-        # A type name alone is no symbol; "typeinfo name for T" is the symbol that holds just that type.
-        text = str(demangle("_ZTS" + mangled))
-    except ValueError:
-        return mangled
-    text = text.removeprefix("typeinfo name for ").removeprefix("_ZTS")
-    return text.replace(_LONG_STRING, "std::string")
+    return text.removeprefix("typeinfo name for ").removeprefix("_ZTS").replace(_LONG_STRING, "std::string")

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ftforensics.model.basics import Address
 from ftforensics.model.crash import (
-    ChainedHandler,
     CrashRecord,
     Driver,
-    Handler,
     Job,
     Library,
     Limits,
@@ -24,9 +22,10 @@ from ftforensics.model.crash import (
     Time,
     Tool,
 )
+from ftforensics.model.diagnosis import ProcessReport
 from ftforensics.parsers.exception_text import exception_type
 from ftforensics.report.escape import printable
-from ftforensics.report.phrases import clock
+from ftforensics.report.phrases import clock, handler_text
 
 Section = tuple[str, list[str]]
 
@@ -56,13 +55,16 @@ def last_words(record: CrashRecord) -> Iterator[tuple[str, str]]:
         yield "Note set by the program", printable(record.note)
 
 
-def sections(record: CrashRecord) -> Iterator[Section]:
-    """(heading, lines), for what the record holds. Memory bytes and maps are left to `jq`."""
+def sections(record: CrashRecord, process: ProcessReport | None = None) -> Iterator[Section]:
+    """(heading, lines), for what the record holds. Memory bytes and maps are left to `jq`.
+
+    process: what the diagnosis says about the same one.
+    """
     candidates: Iterable[tuple[str, Iterable[str]]] = (
         ("Process", _process(record.process, record.job, record.time, record.tool)),
         ("Registers", _registers(record.registers)),
         ("Signals noted before", _seen(record.signals_seen or [])),
-        ("Signal handlers", _handlers(record.handlers or [])),
+        ("Signal handlers", _handlers(process)),
         ("Driver", _driver(record.driver)),
         ("Libraries of interest", _libraries(record.libraries or [])),
         ("Mapped files", _modules(record.modules or [])),
@@ -128,24 +130,17 @@ def _seen(signals: Sequence[SeenSignal]) -> Iterator[str]:
         yield f"{printable(signal.name)}{sender} at {signal.at:.3f} s (monotonic)"
 
 
-def _handlers(handlers: Sequence[Handler]) -> Iterator[str]:
-    for handler in handlers:
-        owner = "ours" if handler.ours else "not ours"
-        if not handler.ours and handler.current is not None:
-            owner += f", {handler.current}"
-        chain = ", then ".join(_chained(previous) for previous in handler.previous)
-        yield f"{printable(handler.signal)}: {owner}" + (f", then {chain}" if chain else "")
-
-
-def _chained(handler: ChainedHandler) -> str:
-    if not handler.address:
-        return "the default action"
-    if handler.address == 1:
-        return "ignore"
-    place = printable(handler.library) if handler.library else "an unknown library"
-    offset = f"+{handler.offset}" if handler.offset is not None else f" {handler.address}"
-    taken = " (had replaced ours and was put behind it)" if handler.taken_back else ""
-    return f"{place}{offset}{taken}"
+def _handlers(process: ProcessReport | None) -> Iterator[str]:
+    """Signals with the same owners together."""
+    chains: dict[str, list[str]] = {}
+    for owners in process.handlers if process else []:
+        chain = ", then ".join(
+            handler_text(handler) + (" (had replaced ours and was put behind it)" if handler.taken_back else "")
+            for handler in owners.handlers
+        )
+        chains.setdefault(chain or "not recorded", []).append(printable(owners.signal))
+    for chain, names in chains.items():
+        yield f"{', '.join(names)}: {chain}"
 
 
 def _driver(driver: Driver | None) -> Iterator[str]:

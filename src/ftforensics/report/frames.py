@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ftforensics.model.diagnosis import Frame
+from ftforensics.parsers.cxx_name import bare_name
 from ftforensics.report.escape import printable
 
 LONGEST_CYCLE = 12  # frames; mutual recursion in parsers and autograd stays below
@@ -38,11 +39,12 @@ def line_of(frame: Frame, *, full: bool = False) -> Line:
         name = printable(frame.function)
         name = name if full else bare_name(name)
         if full:
+            name += f" +{frame.function_offset}" if frame.function_offset is not None else ""
             place += offset
         if frame.file:
             source = printable(frame.file)
             place = f"{place} ({source if full else os.path.basename(source)}:{frame.line})"
-    remark = {"scan": "guessed from the stack", "fp": "by frame pointer"}.get(frame.trust or "", "")
+    remark = {"scan": "guessed", "fp": "by frame pointer"}.get(frame.trust or "", "")
     return Line(name, place, remark if full or frame.trust == "scan" else "")
 
 
@@ -53,57 +55,6 @@ def tail_of(path: str, parts: int = 2) -> str:
         return path
     wanted = parts if names[-1] in ("__init__.py", "__main__.py", "_ops.py", "module.py") else 1
     return "/".join(names[-wanted:])
-
-
-def bare_name(name: str) -> str:
-    """A C++ name with template arguments and parameters folded: `at::native::run<…>(…)`.
-
-    `operator<`, `operator<<`, `operator->` and `operator()` keep their signs; lambdas and `(anonymous namespace)` stay.
-    """
-    kept: list[str] = []
-    depth = 0  # inside how many folded brackets
-    open_signs: list[str] = []
-    index = 0
-    while index < len(name):
-        rest = name[index:]
-        if depth == 0 and (sign := _operator_sign(name, index)):
-            kept.append(sign)
-            index += len(sign)
-            continue
-        if depth == 0 and rest.startswith("(anonymous namespace)"):
-            kept.append("(anonymous namespace)")
-            index += len("(anonymous namespace)")
-            continue
-        character = name[index]
-        if character in "<(":
-            if depth == 0:
-                kept.append(character)
-            open_signs.append(character)
-            depth += 1
-        elif character in ">)" and open_signs and name[index - 1] != "-":
-            open_signs.pop()
-            depth -= 1
-            if depth == 0:
-                kept.append(("" if kept[-1] in "<(" and name[index - 1] in "<(" else "…") + character)
-        elif depth == 0:
-            kept.append(character)
-        index += 1
-    # Brackets that never close are no C++ name we know: show it as it is.
-    return "".join(kept) if depth == 0 else name
-
-
-def _operator_sign(name: str, index: int) -> str:
-    """The sign of an operator whose name ends at `index`, "" when none does."""
-    if not name.endswith("operator", 0, index):
-        return ""
-    if name.startswith("()", index):
-        return "()"
-    end = index
-    while end < len(name) and name[end] in "<>=-*!+/%&|^~":
-        end += 1
-    sign = name[index:end]
-    # operator<<int> is operator< with an argument list; the list's bracket is left for the caller.
-    return sign[:-1] if sign == "<<" and ">" in name[end:].partition("(")[0] else sign
 
 
 class Fold(msgspec.Struct, frozen=True):

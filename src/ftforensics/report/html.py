@@ -7,6 +7,7 @@ bidirectional character by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -39,7 +40,10 @@ def render(diagnosis: Diagnosis, records: Sequence[CrashRecord] = ()) -> str:
         gaps=sorted(gaps, key=lambda gap: gap.grant is None),
         root=phrases.root(diagnosis),
         record=records[0] if records else None,
-        numbers=[(record, list(details.sections(record))) for record in records],
+        numbers=[
+            (record, list(details.sections(record, process)))
+            for record, process in zip_longest(records, diagnosis.processes[: len(records)])
+        ],
         details=details,
         phrases=phrases,
         folded=folded,

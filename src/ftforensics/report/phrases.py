@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
+from ftforensics.causes.blame import is_library_code
 from ftforensics.model.basics import Cite
-from ftforensics.model.diagnosis import Diagnosis, Finding, Frame, ProcessReport, Remedy
+from ftforensics.model.diagnosis import Diagnosis, Finding, Frame, ProcessReport, Remedy, SignalHandler
+from ftforensics.parsers.cxx_name import bare_name, short_name
 from ftforensics.report.escape import printable
 from ftforensics.report.frames import line_of
 
@@ -54,10 +56,6 @@ def innermost_python(process: ProcessReport) -> Frame | None:
     return next(own, python[0] if python else None)
 
 
-def is_library_code(file: str) -> bool:
-    return any(part in file for part in ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen "))
-
-
 def clock(seconds: float) -> str:
     """UTC, because a report is read on another machine than the one it is about."""
     try:
@@ -98,6 +96,35 @@ def root(diagnosis: Diagnosis) -> ProcessReport | None:
 def finding_of_verdict(diagnosis: Diagnosis) -> Finding | None:
     cause = diagnosis.verdict.cause
     return next((finding for finding in diagnosis.hypotheses if finding.cause == cause), None) if cause else None
+
+
+def handler_text(handler: SignalHandler) -> str:
+    """As "on_crash (libucs.so.0)", "libucs.so.0 +0x12", "the default action"."""
+    if handler.kind != "library":
+        return {"ours": "ours", "default": "the default action", "ignore": "ignored"}.get(handler.kind, handler.kind)
+    library = printable((handler.library or "no known library").rpartition("/")[2])
+    if handler.function:
+        return f"{bare_name(printable(handler.function))} ({library})"
+    return f"{library} +{handler.offset}" if handler.offset is not None else library
+
+
+def thefts(process: ProcessReport) -> Iterator[str]:
+    """One sentence for each library that had replaced our handlers."""
+    taken: dict[str, tuple[list[str], list[str]]] = {}
+    for owners in process.handlers:
+        for handler in owners.handlers:
+            if handler.taken_back:
+                library = printable((handler.library or "an unknown library").rpartition("/")[2])
+                names, functions = taken.setdefault(library, ([], []))
+                names.append(printable(owners.signal))
+                functions.append(short_name(printable(handler.function or "")))
+    for library, (names, functions) in taken.items():
+        known = ", ".join(dict.fromkeys(filter(None, functions)))
+        yield (
+            f"{library} had taken {', '.join(names)} from us"
+            + (f" ({known})" if known else "")
+            + ("; its handler was put behind ours")
+        )
 
 
 def next_step(diagnosis: Diagnosis) -> str | None:

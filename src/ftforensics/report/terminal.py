@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ftforensics.causes.blame import is_library_code
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Confidence, Diagnosis, Finding, Frame, ProcessReport, ThreadStack
@@ -30,12 +31,11 @@ from ftforensics.report.phrases import (
     confidence_word,
     ending,
     finding_of_verdict,
-    is_library_code,
     next_step,
     place_of,
-    remedy_text,
     root,
     summary,
+    thefts,
     who,
 )
 
@@ -143,7 +143,8 @@ class Page:
         if cell_len(first) + cell_len(text) <= self.wide:
             self.line(first + text)
         else:
-            self.line(first.rstrip())
+            if first.strip():
+                self.line(first.rstrip())
             self.line("    " + text)
 
 
@@ -218,9 +219,13 @@ def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
             page.line(indent + row)
             continue
         name = row.name if page.view.verbose else fitted(row.name, names)
-        place = row.place if not row.remark else f"{row.place}  ({row.remark})".lstrip()
         gap = " " * max(2, names - cell_len(name) + 2)
         room = page.wide - len(indent) - cell_len(name) - len(gap)
+        place = row.place
+        if row.remark:
+            remark = f"({row.remark})"
+            place = place if page.view.verbose else fitted(place, max(room - len(remark) - 2, 8))
+            place = f"{place}  {remark}".lstrip()
         if page.view.verbose and cell_len(place) > room:
             page.line(indent + name)
             page.line(indent + "    " + place)
@@ -261,10 +266,16 @@ def _evidence(page: Page, diagnosis: Diagnosis) -> None:
     others = [other for other in diagnosis.hypotheses if other is not finding]
     noted = [other for other in others if other.confidence is not Confidence.RULED_OUT]
     _hypotheses(page, "Noted" if decided else "Possible", noted)
+    if process := root(diagnosis):
+        label = "" if noted and decided else "Noted"
+        for theft in thefts(process):
+            page.hanging(f"{label:<{LABEL}}", theft)
+            label = ""
     _hypotheses(page, "Excluded", [other for other in others if other.confidence is Confidence.RULED_OUT])
 
 
 def _cites(page: Page, label: str, cites: Sequence[Cite]) -> None:
+    cites = list(dict.fromkeys(cites))
     most = len(cites) if page.view.verbose else MOST_CITES
     for number, cite in enumerate(cites[:most]):
         page.hanging(f"{label if number == 0 else '':<{LABEL}}", printable(cite.text), right=place_of(cite))
@@ -336,21 +347,20 @@ def _gap(page: Page, label: str, gap: Gap) -> None:
 
 
 def _last(page: Page, diagnosis: Diagnosis) -> None:
-    decided = diagnosis.verdict.confidence != "undecided"
-    shown = 1 if decided else 0
-    rest = diagnosis.remedies[1:]
+    # The first one stands at the top.
+    rest = [remedy for remedy in diagnosis.remedies[1:] if not remedy.settles]
     if rest:
         page.heading("Also worth trying")
         for remedy in rest if page.view.verbose else rest[:4]:
             page.hanging("  - ", printable(remedy.text))
             if remedy.command:
                 page.command("    ", printable(remedy.command))
-    if diagnosis.verdict.confidence != "proven":
-        grant = next((gap.grant for gap in diagnosis.gaps if gap.grant), None)
-        settle = remedy_text(diagnosis.remedies[shown]) if len(diagnosis.remedies) > shown and not rest else None
-        if step := settle or (printable(grant) if grant else None):
-            page.blank()
-            page.hanging("Cheapest next step: ", step)
+    test = next((remedy for remedy in diagnosis.remedies[1:] if remedy.settles), None)
+    if test:
+        page.blank()
+        page.hanging("To settle it: ", printable(test.text))
+        if test.command:
+            page.command("    ", printable(test.command))
     page.blank()
     if diagnosis.verdict.cause:
         page.line(f"More: ftforensics explain {printable(diagnosis.verdict.cause)}")
@@ -367,15 +377,16 @@ def _numbers(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -
     for number, record in enumerate(records):
         if len(records) > 1:
             page.heading(f"Record {number + 1} of {len(records)}")
-        for heading, lines in details.sections(record):
+        process = diagnosis.processes[number] if number < len(diagnosis.processes) else None
+        for heading, lines in details.sections(record, process):
             page.heading(heading)
             for line in lines:
                 if cell_len(line) + 2 <= page.wide:
                     page.line("  " + line)  # as it is: columns of registers stay aligned
                 else:
                     page.hanging("  ", line)
-    for process in diagnosis.processes:
-        _threads(page, process, process.threads, root(diagnosis))
+    for shown in diagnosis.processes:
+        _threads(page, shown, shown.threads, root(diagnosis))
 
 
 def _threads(page: Page, process: ProcessReport, threads: Iterable[ThreadStack], first: ProcessReport | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -61,6 +62,22 @@ def test_half_a_file_is_not_given(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="larger than 99"):
         host.read_bytes("/long", limit=99)
     assert host.read_start("/long", 10) == b"x" * 10
+
+
+def test_a_fifo_with_a_waiting_writer_is_not_opened(tmp_path: Path) -> None:
+    """To open is to do something, on a device more so: here a writer would find its reader."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(Refusal, match="not a regular file"):
+        Host(root=tmp_path).read_bytes("/fifo")
+    opened: list[int] = []
+    writer = threading.Thread(target=lambda: opened.append(os.open(tmp_path / "fifo", os.O_WRONLY)))
+    writer.start()
+    with pytest.raises(Refusal, match="not a regular file"):
+        Host(root=tmp_path).read_bytes("/fifo")
+    assert not opened
+    os.close(os.open(tmp_path / "fifo", os.O_RDONLY))  # lets the writer go
+    writer.join()
+    os.close(opened[0])
 
 
 def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:

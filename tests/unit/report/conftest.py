@@ -16,6 +16,8 @@ from ftforensics.model.diagnosis import (
     Frame,
     ProcessReport,
     Remedy,
+    SignalHandler,
+    SignalOwners,
     ThreadStack,
     Verdict,
     Why,
@@ -88,6 +90,16 @@ def build(text: str = "plain", **changed: object) -> Diagnosis:
                 stack=[*STACK, Frame(function=f"f {text}", file=f"/work/{text}.py", line=1, python=True)],
                 threads=[ThreadStack(tid=7, name=f"worker {text}", crashed=False, frames=STACK[:2])],
                 record="run/gpu-07-rank0.crash.json",
+                handlers=[
+                    SignalOwners(
+                        "SIGSEGV",
+                        [
+                            SignalHandler("ours"),
+                            SignalHandler("library", f"steal{text}()", f"/x/libtheft{text}.so", taken_back=True),
+                            SignalHandler("default"),
+                        ],
+                    )
+                ],
             ),
             ProcessReport(
                 host="gpu-07",
@@ -99,7 +111,11 @@ def build(text: str = "plain", **changed: object) -> Diagnosis:
                 time=1764434402.4,
             ),
         ],
-        "remedies": [Remedy(f"Unset LD_LIBRARY_PATH {text}", "unset LD_LIBRARY_PATH"), Remedy(f"Ask {text}")],
+        "remedies": [
+            Remedy(f"Unset LD_LIBRARY_PATH {text}", "unset LD_LIBRARY_PATH"),
+            Remedy(f"Ask {text}"),
+            Remedy(f"Run {text}", settles=True),
+        ],
         "gaps": [
             Gap("kmsg", f"not readable {text}"),
             Gap("ptrace", f"refused {text}", f"--cap-add SYS_PTRACE {text}"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftforensics.symbols import demangle as module
+from ftforensics.parsers import cxx_name as module
 from ftforensics.symbols.demangle import demangle
 
 
@@ -60,11 +60,11 @@ def test_it_never_raises(name: str) -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cpp_demangle", None)
-    module._cxx_demangler.cache_clear()
+    module._demangler.cache_clear()
     try:
         assert demangle("_Z1fv") == "_Z1fv"
     finally:
-        module._cxx_demangler.cache_clear()
+        module._demangler.cache_clear()
 
 
 def test_a_panic_of_the_demangler_is_swallowed_and_an_interrupt_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +77,8 @@ def test_a_panic_of_the_demangler_is_swallowed_and_an_interrupt_is_not(monkeypat
 
         return lambda: cxx
 
-    monkeypatch.setattr(module, "_cxx_demangler", raising(PanicException("index out of bounds")))
+    monkeypatch.setattr(module, "_demangler", raising(PanicException("index out of bounds")))
     assert demangle("_Z1fv") == "_Z1fv"
-    monkeypatch.setattr(module, "_cxx_demangler", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(module, "_demangler", raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         demangle("_Z1fv")

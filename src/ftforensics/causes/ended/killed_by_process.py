@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import top_python
+from ftforensics.causes.stack import places
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -67,6 +67,9 @@ def check(crash: Crash) -> Iterator[Finding]:
         confidence=Confidence.LIKELY if forgeable else Confidence.PROVEN,
         summary=f"{signal.name or 'A signal'} was sent by {sender} (uid {signal.sender.uid}); "
         "the program itself did not fault.",
-        supports=[*supports, *filter(None, (top_python(crash),))],
-        remedies=[Remedy(f"Find out what {sender} was", f"ps -fp {signal.sender.pid}" if signal.sender.pid else None)],
+        supports=[*supports, *places(crash)],
+        remedies=[
+            Remedy(f"Find out what {sender} was", f"ps -fp {signal.sender.pid}" if signal.sender.pid else None),
+            Remedy("If it was the launcher, look at which rank ended first: this one was taken down because of it"),
+        ],
     )

@@ -8,10 +8,11 @@ so the kernel answers the access with SIGBUS.
 
 ## How it is told apart
 
-SIGBUS with BUS_ADRERR at an address inside a mapping of a file on a disk. That is likely. It is proven when the
-file's length, taken by the crashing process itself, ends before the page that was touched: kernel, map and file then
-agree. When the page lies inside the file, truncation is ruled out; a full or failing disk, or a network file system
-that lost its server, is left. Files in /dev/shm belong to `shm-exhausted` unless their length says otherwise.
+SIGBUS with BUS_ADRERR at an address inside a mapping of a file on a disk: likely, and surer when the file's length,
+taken by the crashing process itself, ends before the page that was touched. It is never proven: a program that maps
+more than the file ever held gets the same signal, and how long the file was before is not in the record. When the page
+lies inside the file, truncation is ruled out; a full or failing disk, or a network file system that lost its server, is
+left. Files in /dev/shm belong to `shm-exhausted` unless their length says otherwise.
 
 ## What to do
 
@@ -35,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import top_frame, top_python
+from ftforensics.causes.stack import places
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -61,13 +62,21 @@ def check(crash: Crash) -> Iterator[Finding]:
         )
     yield Finding(
         cause="file-truncated-under-mmap",
-        confidence=Confidence.PROVEN if measured and not crash.reading.against else Confidence.LIKELY,
-        summary=f"A mapped file became shorter while it was in use: {path}.",
-        supports=[*crash.reading.supports, *filter(None, (top_frame(crash), top_python(crash)))],
+        confidence=Confidence.LIKELY,
+        summary=f"A mapped file ends before the page that was touched: {path}, {file.size} bytes long."
+        if file is not None and file.size is not None
+        else f"A mapped file became shorter while it was in use: {path}.",
+        supports=[*crash.reading.supports, *places(crash)],
         against=list(crash.reading.against),
         unknown=unknown,
         remedies=[
             Remedy(f"Find out who writes {path}; write to a new file and rename it instead", f"lsof {path}"),
+            Remedy(
+                "Compare with the time of the crash: changed shortly before it, the file was cut under the job; long "
+                "before, the program maps more than the file holds",
+                f"stat {path}",
+                settles=True,
+            ),
         ],
     )
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import top_frame, top_python
+from ftforensics.causes.stack import places
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -59,11 +59,14 @@ def check(crash: Crash) -> Iterator[Finding]:
         cause="shm-exhausted",
         confidence=confidence,
         summary="Shared memory was full when the process touched the next page of it.",
-        supports=[*crash.reading.supports, *filter(None, (top_frame(crash), top_python(crash)))],
+        supports=[*crash.reading.supports, *places(crash)],
         against=list(crash.reading.against),
         unknown=unknown,
         remedies=[
             Remedy("Give the container more shared memory", "docker run --shm-size=16g ...   (or --ipc=host)"),
-            Remedy("Or use less: fewer data loader workers, a smaller prefetch_factor"),
+            Remedy("Use less of it: fewer data loader workers (num_workers), a smaller prefetch_factor"),
+            Remedy(
+                "Look how large it is, and what dead jobs left there", "df -h /dev/shm; ls -lS /dev/shm", settles=True
+            ),
         ],
     )

@@ -14,8 +14,9 @@ message does not say who did it. A segmentation fault inside `malloc` or `free` 
 
 ## What to do
 
-1. Run with `MALLOC_CHECK_=3 MALLOC_PERTURB_=165`: the failure moves closer to the culprit. An AddressSanitizer build
-   or valgrind finds it.
+1. Run with `MALLOC_CHECK_=3 MALLOC_PERTURB_=165`, since glibc 2.34 together with
+   `LD_PRELOAD=libc_malloc_debug.so.0`: the failure moves closer to the culprit. An AddressSanitizer build or valgrind
+   finds it.
 2. Look for two copies of one C++ library (libstdc++, jemalloc and glibc mixed): memory allocated by one and freed by
    the other.
 3. Rebuild extensions against the installed torch: a wrong layout of a class writes beyond its end.
@@ -36,8 +37,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.advice import has_torch, heap_check
+from ftforensics.causes.blame import blame, blame_text, frame_name, line_text
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import plain_name, top_frame, top_python
+from ftforensics.causes.stack import places, plain_name
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -53,26 +56,18 @@ _ACCESSES = (
     Mechanism.NULL_READ, Mechanism.NULL_WRITE, Mechanism.WILD_READ, Mechanism.WILD_WRITE, Mechanism.NON_CANONICAL,
     Mechanism.WRITE_TO_READONLY,
 )  # fmt: skip
-_REMEDIES = [
-    Remedy("Move the failure closer to its origin", "MALLOC_CHECK_=3 MALLOC_PERTURB_=165 python ..."),
-    Remedy("Rebuild or reinstall native extensions for the installed torch, and look for a second libstdc++"),
-]
 
 
 def check(crash: Crash) -> Iterator[Finding]:
-    places = [*filter(None, (top_frame(crash), top_python(crash)))]
     if crash.reading.mechanism is Mechanism.ABORT_HEAP:
-        message = crash.record.abort_message.text if crash.record.abort_message else None
         yield Finding(
             cause="heap-corruption",
             confidence=Confidence.LIKELY,
-            summary=f"The allocator found its heap damaged: {message.strip()[:200]}."
-            if message
-            else "The allocator found its heap damaged.",
-            supports=[*crash.reading.supports, *places],
+            summary=_summary(crash),
+            supports=[*crash.reading.supports, *places(crash)],
             against=list(crash.reading.against),
             unknown=list(crash.reading.unknown),
-            remedies=_REMEDIES,
+            remedies=_remedies(crash),
         )
     elif crash.reading.mechanism in _ACCESSES and crash.native and plain_name(crash.native[0]) in _ALLOCATOR:
         yield Finding(
@@ -85,5 +80,40 @@ def check(crash: Crash) -> Iterator[Finding]:
             ],
             against=list(crash.reading.against),
             unknown=list(crash.reading.unknown),
-            remedies=_REMEDIES,
+            remedies=_remedies(crash),
         )
+
+
+def _summary(crash: Crash) -> str:
+    message = crash.record.abort_message.text if crash.record.abort_message else None
+    where = blame_text(crash)
+    said = "The allocator found its heap damaged" + (f" when called from {where}" if where else "")
+    return f"{said}: {message.strip()[:200]}." if message else f"{said}."
+
+
+def _remedies(crash: Crash) -> list[Remedy]:
+    blamed = blame(crash)
+    remedies = []
+    if blamed.border and blamed.python:
+        remedies.append(
+            Remedy(
+                f"Check what {line_text(blamed.python)} frees or passes through {blamed.border}: freed twice, "
+                "not from malloc, or written past its end"
+            )
+        )
+    elif blamed.frame is not None:
+        remedies.append(
+            Remedy(
+                f"Look at what {frame_name(blamed.frame)} frees and writes: freed twice, not from malloc, or written "
+                "past its end. It may be innocent: the damage can be older"
+            )
+        )
+    return [
+        *remedies,
+        heap_check(crash),
+        Remedy(
+            "Rebuild native extensions for the installed torch, and look for a second libstdc++ or allocator"
+            if has_torch(crash)
+            else "Look for a second libstdc++ or allocator in the process: freed by one, allocated by the other"
+        ),
+    ]

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import top_frame, top_python
+from ftforensics.causes.stack import places
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -52,7 +52,7 @@ def check(crash: Crash) -> Iterator[Finding]:
     job = crash.record.job
     flags = job.cpu_flags.split() if job and job.cpu_flags else None
     model = (job.cpu_model if job else None) or "this processor"
-    supports = [*crash.reading.supports, *filter(None, (top_frame(crash), top_python(crash)))]
+    supports = [*crash.reading.supports, *places(crash)]
     against = list(crash.reading.against)
     unknown = list(crash.reading.unknown)
     if flags is None:

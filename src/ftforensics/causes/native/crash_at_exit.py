@@ -34,8 +34,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.advice import advice, has_torch
+from ftforensics.causes.blame import blame_text
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import find_function, top_frame, top_python
+from ftforensics.causes.stack import find_function, places
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -67,12 +69,23 @@ def check(crash: Crash) -> Iterator[Finding]:
     yield Finding(
         cause="crash-at-exit",
         confidence=Confidence.LIKELY,
-        summary="The process crashed while it was ending, after its work.",
-        supports=[*supports, *crash.reading.supports, *filter(None, (top_frame(crash), top_python(crash)))],
+        summary=f"The process crashed while it was ending, after its work: {_what(crash)}.",
+        supports=[*supports, *crash.reading.supports, *places(crash)],
         against=list(crash.reading.against),
         unknown=list(crash.reading.unknown),
         remedies=[
             Remedy("Check that the last checkpoint is complete: the work itself was probably finished"),
-            Remedy("Take things down in order before the script ends", "torch.distributed.destroy_process_group()"),
+            Remedy(
+                "Take things down in order before the script ends: data loaders, loggers, threads, models",
+                "torch.distributed.destroy_process_group()" if has_torch(crash) else None,
+            ),
+            *(advice(crash) if crash.record.signal.name != "SIGABRT" else []),
         ],
     )
+
+
+def _what(crash: Crash) -> str:
+    signal = crash.record.signal
+    name = (signal.name if signal else None) or "a signal"
+    where = blame_text(crash)
+    return f"{name} in {where}" if where else name

@@ -15,13 +15,13 @@ kind of access it was.
 
 ## What to do
 
-1. Read the merged stack from the top. The first frame that is not libc, libstdc++ or the interpreter names the
-   library to look at.
-2. If that library is an extension built for another version of torch or CUDA, reinstall or rebuild it.
-3. Run again with `CUDA_LAUNCH_BLOCKING=1` when the top frames are in CUDA libraries: the Python line is then the
-   right one.
-4. Run with a debug allocator (`MALLOC_CHECK_=3`, or an AddressSanitizer build) when a wild pointer turns up in a
-   different place every time.
+1. Look at the frame that the summary names. Frames of libc, libstdc++, libffi and the interpreter above it only did
+   what they were asked to do; under `ctypes` or `cffi` it is the line of Python that passed the pointer.
+2. If that frame is an extension built for another version of torch or CUDA, reinstall or rebuild it.
+3. Run again with `CUDA_LAUNCH_BLOCKING=1` when CUDA is in use: the Python line is then the right one.
+4. Run with a checking allocator (`MALLOC_CHECK_=3`, since glibc 2.34 together with
+   `LD_PRELOAD=libc_malloc_debug.so.0`; or an AddressSanitizer build) when a wild pointer turns up in a different place
+   every time.
 
 ## Seen in the field
 
@@ -39,8 +39,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.advice import advice
+from ftforensics.causes.blame import blame_text
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import site_text, top_frame, top_python
+from ftforensics.causes.stack import places
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
@@ -55,7 +57,7 @@ _SAID = {
     Mechanism.WILD_READ: "read through a bad pointer",
     Mechanism.WILD_WRITE: "write through a bad pointer",
     Mechanism.WILD_CALL: "jump to an address where no code is",
-    Mechanism.NON_CANONICAL: "use of a pointer value that no address has",
+    Mechanism.NON_CANONICAL: "use of a value that cannot be an address",
     Mechanism.WRITE_TO_READONLY: "write to read-only memory",
     Mechanism.EXECUTE_DATA: "jump into memory that holds data",
     Mechanism.STACK_OVERFLOW: "stack overflow",
@@ -84,14 +86,14 @@ def check(crash: Crash) -> Iterator[Finding]:
         return
     # Sent in software by nobody knows whom: not shown to be this program's fault.
     unsure = signal.code is not None and signal.code <= 0 and signal.sender is None and name != "SIGABRT"
-    where = site_text(crash)
+    where = blame_text(crash)
     where = f"{name} in {where}" if where else name
     said = _said(crash)
     yield Finding(
         cause="native-fault",
         confidence=Confidence.POSSIBLE if unsure else Confidence.LIKELY,
         summary=f"{where}: {said}." if said else f"{where}.",
-        supports=[*crash.reading.supports, *filter(None, (top_frame(crash), top_python(crash)))],
+        supports=[*crash.reading.supports, *places(crash)],
         against=list(crash.reading.against),
         unknown=list(crash.reading.unknown),
         remedies=_remedies(crash),
@@ -103,8 +105,12 @@ def _said(crash: Crash) -> str | None:
     message = crash.record.abort_message.text if crash.record.abort_message else None
     if word in (Mechanism.ABORT_ASSERT, Mechanism.ABORT_OTHER) and message:
         return " ".join(message.split())[:300].rstrip(".")
+    if crash.record.signal is not None and crash.record.signal.via is not None:
+        return "raised again by another library's handler; the first fault was not seen"
     if word is None:
         return None
+    if crash.reading.deliberate_trap:
+        return "an instruction put there to stop the program (a failed check, or code that must not be reached)"
     if address is None:
         return _SAID[word]
     if word in (Mechanism.NULL_READ, Mechanism.NULL_WRITE, Mechanism.NULL_CALL):
@@ -117,11 +123,6 @@ def _remedies(crash: Crash) -> list[Remedy]:
         return [Remedy("Take the node out of service and have its memory tested", "dmesg | grep -i 'hardware error'")]
     if crash.reading.mechanism is Mechanism.ABORT_ASSERT:
         return [Remedy("Read the assertion: it names the file, the line and the condition that did not hold")]
-    remedies = [
-        Remedy("Look at the first frame that is neither libc nor the interpreter: reinstall or rebuild that library")
-    ]
-    if any("cuda" in (frame.library or "").lower() for frame in crash.native[:8]):
-        remedies.append(
-            Remedy("Run again so that the Python line is the right one", "CUDA_LAUNCH_BLOCKING=1 python ...")
-        )
-    return remedies
+    if crash.reading.deliberate_trap:
+        return [Remedy("Read what was printed before it: such a trap stands behind a failed check"), *advice(crash)]
+    return advice(crash)

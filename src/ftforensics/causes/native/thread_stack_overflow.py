@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import longest_repeat, plain_name, python_text, top_frame, top_python
+from ftforensics.causes.stack import longest_repeat, places, plain_name, python_text
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -61,7 +61,7 @@ def check(crash: Crash) -> Iterator[Finding]:
     python = longest_repeat([python_text(frame) for frame in crash.python])
     if python:
         supports.append(Cite("crash", "python", f"{python[0]} is on the stack {python[1]} times"))
-    supports += filter(None, (top_frame(crash), top_python(crash)))
+    supports += places(crash)
     repeated = python or native
     process = crash.record.process
     main = process is not None and process.main_thread

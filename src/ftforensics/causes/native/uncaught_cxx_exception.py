@@ -8,10 +8,10 @@ thrown on a path called from Python, pybind11 would have turned it into a Python
 
 ## How it is told apart
 
-SIGABRT raised by the process itself, with `std::terminate` on the stack or an exception in flight in the crashing
-thread. It is proven when both are there: the process's own exception record names the exception, and the stack shows
-the runtime ending the process for it. With only one of the two it is likely: an exception in flight alone may have
-been under way to a handler that aborted for another reason.
+SIGABRT raised by the process itself, with `std::terminate` on the stack or an exception at hand in the crashing
+thread. It is proven when the process's own exception record names the exception, and the stack shows the runtime ending
+the process in the middle of a throw. Less is likely at most: an exception that was caught stays at hand while its
+handler runs, and the handler may have called `std::terminate` or `abort` for another reason.
 
 ## What to do
 
@@ -36,8 +36,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.advice import has_torch
+from ftforensics.causes.blame import blame, frame_name, line_text
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import TERMINATE, find_function, top_python
+from ftforensics.causes.stack import TERMINATE, THROW, find_function, places
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -52,6 +54,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         return
     exception = crash.record.cxx_exception
     terminate = find_function(crash, TERMINATE, depth=16)
+    thrown = find_function(crash, THROW, depth=24)
     recorded = exception is not None and exception.type is not None
     unknown = list(crash.reading.unknown)
     if not recorded:
@@ -63,13 +66,24 @@ def check(crash: Crash) -> Iterator[Finding]:
     said = f"{name}: {what}" if name and what else name
     yield Finding(
         cause="uncaught-cxx-exception",
-        confidence=Confidence.PROVEN if recorded and terminate is not None else Confidence.LIKELY,
+        confidence=Confidence.PROVEN if recorded and terminate and thrown else Confidence.LIKELY,
         summary=f"A C++ exception was not caught: {said[:300]}." if said else "A C++ exception was not caught.",
-        supports=[*crash.reading.supports, *filter(None, (top_python(crash),))],
+        supports=[*crash.reading.supports, *([thrown] if thrown else []), *places(crash)],
         against=list(crash.reading.against),
         unknown=unknown,
         remedies=[
-            Remedy("Read the exception's own text and act on that"),
-            Remedy("Run again with the place it was thrown at", "TORCH_SHOW_CPP_STACKTRACES=1 python ..."),
+            Remedy(f"Read the exception's own text and act on that{_by_whom(crash)}"),
+            *(
+                [Remedy("Run again with the place it was thrown at", "TORCH_SHOW_CPP_STACKTRACES=1 python ...")]
+                if has_torch(crash)
+                else []
+            ),
         ],
     )
+
+
+def _by_whom(crash: Crash) -> str:
+    blamed = blame(crash)
+    if blamed.frame is not None:
+        return f"; it came from {frame_name(blamed.frame)}"
+    return f"; it came from below {line_text(blamed.python)}" if blamed.python else ""

@@ -53,7 +53,7 @@ def read_abort(record: CrashRecord, frames: Sequence[Frame]) -> MechanismReading
     unknown = (
         ()
         if message
-        else (Gap("crash", "glibc kept no message: abort() was called directly, or its text is only on stderr"),)
+        else (Gap("stderr", "why it gave up: glibc kept no message, so only the job's own output may tell"),)
     )
     return MechanismReading(Mechanism.ABORT_OTHER, supports=tuple(supports), unknown=unknown)
 

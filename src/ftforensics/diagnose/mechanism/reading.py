@@ -92,6 +92,7 @@ def _illegal(record: CrashRecord, machine: Machine) -> MechanismReading:
         Mechanism.ILLEGAL_INSTRUCTION,
         record.signal.address,
         feature=feature,
+        deliberate_trap=bool((machine.x86 and machine.x86.trap) or (machine.arm and machine.arm.trap)),
         supports=tuple(supports),
         unknown=unknown,
     )

@@ -1,0 +1,142 @@
+"""The program ended itself with a signal.
+
+## What it means
+
+Nothing faulted: the program asked for its own end, by `os.abort()` or C's `abort()`, or by sending itself a signal
+(`signal.raise_signal`, `os.kill` with its own pid, `raise`). A "segmentation fault" raised this way is none.
+
+## How it is told apart
+
+The kernel tells where a signal came from, and names this very process. For SIGABRT the stack must show the request too,
+and no better reason may be known: an assertion, the allocator and an exception that nobody caught end in `abort()` as
+well and are causes of their own. It is proven when the kernel filled in the sender and the function that stands behind
+`os.abort`, `os.kill` or `signal.raise_signal` is on the stack; those serve nobody but a Python program. A call of C's
+`abort` or `raise` is likely: a signal handler of a library may have raised again what it had caught.
+
+## What to do
+
+1. Read what the program wrote to stderr before: libraries say there why they give up.
+2. Look at the caller that the summary names.
+
+## Seen in the field
+
+- NCCL, gRPC and CUDA libraries call `abort()` after a line on stderr.
+- Watchdogs inside a training script that call `os.abort()` or `os.kill(os.getpid(), ...)` to get a core file.
+
+## References
+
+- man 3 abort, man 3 raise, man 2 sigaction (si_code, si_pid)
+- Python documentation, `os.abort`, `signal.raise_signal`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ftforensics.causes.blame import blame, frame_name, line_text, runs_python
+from ftforensics.causes.registry import Kind
+from ftforensics.causes.stack import PYTHON_FATAL, find_function, frame_text, places, plain_name
+from ftforensics.model.basics import Cite
+from ftforensics.model.case import Crash
+from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.mechanism import Mechanism
+
+KIND = Kind.OWN_FAULT
+_SI_USER, _SI_TKILL = 0, -6
+# Functions of the interpreter, and what they are to a Python program.
+_PYTHON = {
+    "os_abort": "os.abort()",
+    "os_abort_impl": "os.abort()",
+    "signal_raise_signal": "signal.raise_signal()",
+    "signal_raise_signal_impl": "signal.raise_signal()",
+    "signal_pthread_kill": "signal.pthread_kill()",
+    "os_kill": "os.kill()",
+    "os_kill_impl": "os.kill()",
+    "os_killpg": "os.killpg()",
+}
+_C = ("abort", "raise", "gsignal", "kill", "killpg", "pthread_kill", "tgkill", "sigqueue")
+
+
+def check(crash: Crash) -> Iterator[Finding]:
+    signal, process = crash.record.signal, crash.record.process
+    if signal is None or signal.sender is None or signal.via is not None or process is None:
+        return
+    if signal.sender.pid != process.pid or signal.code is None or signal.code > 0:
+        return
+    if find_function(crash, PYTHON_FATAL, depth=24) is not None:
+        return
+    message = crash.record.abort_message.text if crash.record.abort_message else None
+    if crash.reading.mechanism not in (None, Mechanism.ABORT_OTHER) or message:
+        return
+    asked = _request(crash)
+    if asked is not None and not asked[2] and _is_handler(crash):
+        return
+    name = signal.name or "A signal"
+    if asked is None:
+        # abort() always sends SIGABRT in this way: alone it does not say that anybody meant it.
+        if signal.number == 6:
+            return
+        summary = f"{name} was raised by the program itself; no fault is recorded."
+    else:
+        # C code may raise a signal again after it has caught a real one.
+        doubt = "nothing faulted" if asked[2] else "no fault is recorded"
+        summary = f"{asked[0]} was called{_by_whom(crash)}: the program ended itself with {name}; {doubt}."
+    by_kernel = signal.code in (_SI_USER, _SI_TKILL)
+    supports = [*crash.reading.supports]
+    if asked is not None:
+        supports.append(asked[1])
+    yield Finding(
+        cause="raised-by-program",
+        confidence=Confidence.PROVEN if asked and asked[2] and by_kernel else Confidence.LIKELY,
+        summary=summary,
+        supports=[*supports, *places(crash)],
+        against=list(crash.reading.against),
+        remedies=[
+            Remedy("Read what was written to stderr before it: who gives up on purpose usually says why"),
+            *_look(crash),
+        ],
+    )
+
+
+def _is_handler(crash: Crash) -> bool:
+    """Does the blamed frame belong to a library that handles this signal? Then it passed a fault on."""
+    frame, signal = blame(crash).frame, crash.record.signal
+    return frame is not None and any(
+        previous.library == frame.library
+        for handler in crash.record.handlers or []
+        if signal is not None and handler.signal == signal.name
+        for previous in handler.previous
+    )
+
+
+def _request(crash: Crash) -> tuple[str, Cite, bool] | None:
+    """The innermost call that asked for the signal, its frame, and whether only a Python program makes it."""
+    found: tuple[str, Cite, bool] | None = None
+    for index, frame in enumerate(crash.native[:16]):
+        if frame.trust == "scan" or runs_python(frame):
+            break
+        name = plain_name(frame)
+        cite = Cite("crash", f"native.frames[{index}]", frame_text(frame))
+        if name in _PYTHON and "python" in (frame.library or ""):
+            return _PYTHON[name], cite, True
+        if name in _C:
+            found = f"{'raise' if name == 'gsignal' else name}()", cite, False
+    return found
+
+
+def _by_whom(crash: Crash) -> str:
+    blamed = blame(crash)
+    if blamed.frame is not None:
+        return f" by {frame_name(blamed.frame)}"
+    if blamed.python is None:
+        return ""
+    through = f" through {blamed.border}" if blamed.border else ""
+    return f"{through} at {line_text(blamed.python)}"
+
+
+def _look(crash: Crash) -> Iterator[Remedy]:
+    blamed = blame(crash)
+    if blamed.frame is not None:
+        yield Remedy(f"Look in the source of {frame_name(blamed.frame)} for the reason")
+    elif blamed.python is not None:
+        yield Remedy(f"Look at {line_text(blamed.python)}: under which condition does it end the program?")

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ftforensics.model.diagnosis import Confidence, Finding
+from synth.crash_record import CrashText
+
+Ask = Callable[..., list[Finding]]
+PYTHON = "/usr/lib/libpython3.11.so.1.0"
+FATAL = ("raise", "abort", "fatal_error.cold", "_Py_FatalErrorFunc")
+
+
+def abort() -> CrashText:
+    return CrashText().signal(6, "SIGABRT", -6, "SI_TKILL", sender=4242).python(("/work/train.py", 8, "step"))
+
+
+def test_fires(ask: Ask) -> None:
+    (finding,) = ask("python-fatal-error", abort(), *FATAL, "PyThreadState_Get", library=PYTHON)
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == (
+        "Python gave up with a fatal error at train.py:8 in step(): Python was called without holding the GIL."
+    )
+    assert finding.unknown[0].source == "stderr"
+
+
+@pytest.mark.parametrize(
+    ("text", "frames", "library"),
+    [
+        (abort(), ("raise", "abort", "os_abort"), PYTHON),
+        (abort(), FATAL, "/usr/lib/libx.so"),  # not Python's
+        (abort().set(abort_message={"text": "free(): invalid pointer", "source": "glibc"}), FATAL, PYTHON),
+        (CrashText().segv(0, "read"), FATAL, PYTHON),
+        (abort(), ("raise", "abort", "_PyEval_EvalFrameDefault", "Py_FatalError"), PYTHON),
+    ],
+)
+def test_near_miss_stays_quiet(ask: Ask, text: CrashText, frames: tuple[str, ...], library: str) -> None:
+    assert ask("python-fatal-error", text, *frames, library=library) == []
+
+
+def test_missing_evidence_weakens(ask: Ask) -> None:
+    (finding,) = ask("python-fatal-error", abort(), *FATAL, library=PYTHON)
+    assert finding.summary.endswith("a fatal error at train.py:8 in step().")
+    assert ask("python-fatal-error", abort().set(native=None)) == []

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ftforensics.model.diagnosis import Confidence, Finding
+from synth.crash_record import CrashText
+
+Ask = Callable[..., list[Finding]]
+PYTHON = "/usr/lib/libpython3.11.so.1.0"
+ABORT = ("__pthread_kill_implementation", "raise", "abort")
+
+
+def raised(number: int = 6, name: str = "SIGABRT", code: int = -6, **more: object) -> CrashText:
+    code_name = {-6: "SI_TKILL", 0: "SI_USER", -1: "SI_QUEUE"}[code]
+    text = CrashText().signal(number, name, code, code_name, sender=4242, **more)
+    return text.python(("/work/train.py", 8, "stop"))
+
+
+@pytest.mark.parametrize(
+    ("text", "frames", "says"),
+    [
+        (raised(), (*ABORT, "os_abort"), "os.abort() was called at train.py:8 in stop()"),
+        (raised(11, "SIGSEGV"), ("pthread_kill", "raise", "signal_raise_signal"), "signal.raise_signal() was called"),
+        (raised(11, "SIGSEGV", 0), ("kill", "os_kill"), "os.kill() was called"),
+    ],
+)
+def test_fires(ask: Ask, text: CrashText, frames: tuple[str, ...], says: str) -> None:
+    (finding,) = ask("raised-by-program", text, *frames, library=PYTHON)
+    assert finding.confidence is Confidence.PROVEN
+    assert says in finding.summary and "nothing faulted" in finding.summary
+
+
+def test_a_c_library_that_calls_abort_is_named(ask: Ask) -> None:
+    (finding,) = ask("raised-by-program", raised(), *ABORT, "give_up(int)")
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary.startswith("abort() was called by give_up (libx.so)")
+    assert "nothing faulted" not in finding.summary
+
+
+def test_a_handler_that_raises_again_what_it_caught_is_no_request(ask: Ask) -> None:
+    chain = [{"address": "0x7f0000001200", "library": "/usr/lib/libx.so", "offset": "0x1200"}]
+    text = raised(11, "SIGSEGV").set(handlers=[{"signal": "SIGSEGV", "ours": True, "previous": chain}])
+    assert ask("raised-by-program", text, "pthread_kill", "raise", "on_crash", "really_died") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "frames"),
+    [
+        (CrashText().segv(0, "read"), ("os_abort",)),  # a fault
+        (CrashText().signal(6, "SIGABRT", 0, "SI_USER", sender=999), (*ABORT, "os_abort")),  # somebody else's
+        (raised(via=0x7F0000001500), (*ABORT, "os_abort")),  # a handler passed a fault on
+        (raised().set(abort_message={"text": "free(): invalid pointer\n", "source": "glibc"}), (*ABORT, "f")),
+        (raised().set(abort_message={"text": "*** stack smashing detected ***", "source": "glibc"}), (*ABORT, "f")),
+        (raised(), (*ABORT, "__assert_fail", "f")),
+        (raised(), (*ABORT, "std::terminate()", "f")),
+        (raised(), (*ABORT, "fatal_error", "Py_FatalError")),
+        (raised().set(process={"pid": None}), (*ABORT, "os_abort")),
+    ],
+)
+def test_near_miss_stays_quiet(ask: Ask, text: CrashText, frames: tuple[str, ...]) -> None:
+    assert ask("raised-by-program", text, *frames) == []
+
+
+def test_missing_evidence_weakens(ask: Ask) -> None:
+    (finding,) = ask("raised-by-program", raised(code=-1), *ABORT, "os_abort", library=PYTHON)
+    assert finding.confidence is Confidence.LIKELY, "with SI_QUEUE the sender may write any pid"
+    (finding,) = ask("raised-by-program", raised(11, "SIGSEGV").set(native=None))
+    assert finding.confidence is Confidence.LIKELY
+    assert ask("raised-by-program", raised().set(native=None)) == [], "every abort() looks like this"
+    (finding,) = ask("raised-by-program", raised(), *ABORT, "os_abort")
+    assert finding.confidence is Confidence.LIKELY, "a function of that name outside the interpreter"
