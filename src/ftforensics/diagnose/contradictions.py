@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ftforensics.model.basics import Cite
 from ftforensics.model.crash import CrashRecord, Process, Signal, Time
+from ftforensics.parsers.proc_maps import AddressSpace
 
 _NUMBERS = {
     "SIGILL": 4,
@@ -35,6 +36,7 @@ def contradictions(record: CrashRecord) -> list[Cite]:
     if record.time is not None:
         found += (Cite("crash", "time", text) for text in _time(record.time))
     found += _pc(record)
+    found += _code(record)
     return found
 
 
@@ -85,3 +87,15 @@ def _pc(record: CrashRecord) -> Iterator[Cite]:
         yield Cite(
             "crash", "native.frames[0]", f"the stack begins at {first.pc}, the program counter was {registers.pc}"
         )
+
+
+def _code(record: CrashRecord) -> Iterator[Cite]:
+    """Code runs in executable mappings, but for a jump to somewhere else, which is a fault of its own."""
+    signal, pc = record.signal, record.registers.pc if record.registers else None
+    if signal is None or pc is None or not record.maps or signal.access == "exec" or signal.address == pc:
+        return
+    if signal.code == _CODES["SI_KERNEL"]:
+        return
+    mapping = AddressSpace(record.maps).at(int(pc))
+    if mapping is None or mapping.permissions[2] != "x":
+        yield Cite("maps", "maps", f"the program counter {pc} lies in no executable mapping, and yet code ran there")

@@ -53,3 +53,9 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     assert ask("killed-by-process", sent().set(process=None)) == []
     killed = CrashText().signal(9, "SIGKILL", -6, "SI_TKILL", sender=4242)
     assert ask("killed-by-process", killed) == ask("killed-by-process", killed.set(process=None)) == []
+
+
+def test_missing_evidence_weakens_when_the_thread_raised_a_signal_itself(ask: Ask) -> None:
+    text = CrashText().signal(6, "SIGABRT", 0, "SI_USER", sender=999)
+    (finding,) = ask("killed-by-process", text, "__pthread_kill_implementation", "raise", "abort")
+    assert finding.confidence is Confidence.LIKELY and finding.against

@@ -43,3 +43,17 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     (no_exception,) = ask("uncaught-cxx-exception", abort(), *TERMINATE)
     for finding in (no_stack, no_exception):
         assert finding.confidence is Confidence.LIKELY and finding.unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "frames"),
+    [
+        # Its handler gave up for another reason: the exception had been caught.
+        (thrown(), ("raise", "abort", "std::terminate()", "std::thread::~thread()", "stop")),
+        (thrown().set(process=None), TERMINATE),
+        (abort(), TERMINATE),
+    ],
+)
+def test_missing_evidence_weakens_what_is_proven(ask: Ask, text: CrashText, frames: tuple[str, ...]) -> None:
+    (finding,) = ask("uncaught-cxx-exception", text, *frames)
+    assert finding.confidence is Confidence.LIKELY

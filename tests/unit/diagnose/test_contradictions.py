@@ -32,6 +32,7 @@ WRONG: dict[str, Callable[[CrashText], object]] = {
     "status of another": lambda text: text.set(status=["Name:\tpython", "Tgid:\t77", "Pid:\t77"]),
     "dead before install": change("time", installed=2000.0),
     "clock": change("time", boottime=3.0),
+    "code without a mapping": lambda text: text.set(maps=["7f2000000000-7f2000010000 r--s 00000000 08:01 4711 /x"]),
     "program counter": lambda text: text.registers(pc=PC + 64),
 }
 

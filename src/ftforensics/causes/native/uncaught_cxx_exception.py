@@ -66,7 +66,7 @@ def check(crash: Crash) -> Iterator[Finding]:
     said = f"{name}: {what}" if name and what else name
     yield Finding(
         cause="uncaught-cxx-exception",
-        confidence=Confidence.PROVEN if recorded and terminate and thrown else Confidence.LIKELY,
+        confidence=Confidence.PROVEN if recorded and terminate and thrown and _own(crash) else Confidence.LIKELY,
         summary=f"A C++ exception was not caught: {said[:300]}." if said else "A C++ exception was not caught.",
         supports=[*crash.reading.supports, *([thrown] if thrown else []), *places(crash)],
         against=list(crash.reading.against),
@@ -80,6 +80,12 @@ def check(crash: Crash) -> Iterator[Finding]:
             ),
         ],
     )
+
+
+def _own(crash: Crash) -> bool:
+    """Does the kernel say that this process raised the signal?"""
+    signal, process = crash.record.signal, crash.record.process
+    return bool(signal and signal.sender and process and signal.sender.pid == process.pid and signal.via is None)
 
 
 def _by_whom(crash: Crash) -> str:
