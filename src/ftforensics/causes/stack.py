@@ -50,7 +50,8 @@ def places(crash: Crash) -> list[Cite]:
     """Where it died, who is to blame where that is another frame, and the line of Python."""
     cites = []
     if crash.native:
-        raised = crash.record.signal is not None and crash.record.signal.name == "SIGABRT"
+        code = crash.record.signal.code if crash.record.signal else None
+        raised = code is not None and code <= 0
         sent = crash.reading.mechanism in (Mechanism.SENT_BY_PROCESS, Mechanism.KILLED)
         verb = "was in" if sent else "raised in" if raised else "died in"
         verb = "the stack holds" if crash.native[0].trust == "scan" else verb

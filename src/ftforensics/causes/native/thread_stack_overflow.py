@@ -40,8 +40,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.blame import line_text
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import longest_repeat, places, plain_name, python_text
+from ftforensics.causes.stack import longest_repeat, places, plain_name
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -58,7 +59,7 @@ def check(crash: Crash) -> Iterator[Finding]:
     native = longest_repeat([plain_name(frame) or str(frame.offset) for frame in crash.native])
     if native:
         supports.append(Cite("crash", "native.frames", f"{native[0]} is on the stack {native[1]} times"))
-    python = longest_repeat([python_text(frame) for frame in crash.python])
+    python = longest_repeat([line_text(frame) for frame in crash.python])
     if python:
         supports.append(Cite("crash", "python", f"{python[0]} is on the stack {python[1]} times"))
     supports += places(crash)
