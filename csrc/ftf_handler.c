@@ -93,6 +93,14 @@ static void walk(const char *name, void (*unwind)(void), bool sandboxed)
     write_line(name, started);
 }
 
+/* Nothing came out of the dumper: Py_FatalError has taken it down (ftf_frames.c). */
+static void frames_instead(void)
+{
+    struct ftf_step step = {"python_frames", ftf.frames_dump, 1000, true};
+    if (ftf.signal == SIGABRT && ftf.frames_dump && ftf.dump_text_used == 0 && budget_left())
+        ftf_step_run(&step);
+}
+
 static void python(const char *name, void (*dump)(void))
 {
     struct ftf_step step = {name, dump, 1500, true};
@@ -106,6 +114,7 @@ static void python(const char *name, void (*dump)(void))
     if (ftf_step_run(&step) != FTF_OK) {
         ftf.dumper_broken = true;
         ftf_python_collect();
+        frames_instead();
     }
     ftf_member_dump(name);
     write_line(name, started);

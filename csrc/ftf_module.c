@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include "ftf_altstack.h"
+#include "ftf_frames.h"
 #include "ftf_hook.h"
 #include "ftf_install.h"
 #include "ftf_ownership.h"
@@ -353,6 +354,7 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", 0, -1,
 PyMODINIT_FUNC PyInit__native(void)
 {
     static bool registered;
+    ftf.frames_dump = ftf_frames_dump;
     if (!registered)
         registered = Py_AtExit(after_finalization) == 0;
     return PyModule_Create(&definition);

@@ -146,6 +146,7 @@ struct ftf_state {
     int dump_current_signal;
     int dump_all_signal;
     struct ftf_fd dump_fd;
+    void (*frames_dump)(void); /* ftf_frames_dump, in builds with Python */
     bool dumper_broken; /* it was cut: its static re-entry guard stays set for ever */
     int python_state;
     int user_faulthandler_fd;
