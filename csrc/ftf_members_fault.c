@@ -4,6 +4,7 @@
 #include "ftf_arch.h"
 #include "ftf_maps.h"
 #include "ftf_peek.h"
+#include "ftf_redact.h"
 #include "ftf_unwind.h"
 
 #include <string.h>
@@ -299,6 +300,8 @@ void ftf_member_abort_message(void)
     bool found = ftf.abort_message && ftf_peek((uint64_t)(uintptr_t)ftf.abort_message, &message, sizeof message) &&
                  message != 0 && ftf_peek_string(message + offsetof(struct abort_text, text), text, sizeof text);
     put_member("abort_message");
+    if (found)
+        ftf_redact(text, ftf_string_length(text));
     if (found && text[0] != 0) {
         ftf_puts(out, "{\"text\": ");
         put_string_or_null(text);
@@ -314,6 +317,7 @@ void ftf_member_exception(void)
     if (ftf.exception.found) {
         ftf_puts(out, "{\"type\": ");
         put_string_or_null(ftf.exception.type_text);
+        ftf_redact(ftf.exception.what, ftf_string_length(ftf.exception.what));
         ftf_puts(out, ", \"what\": ");
         put_string_or_null(ftf.exception.what[0] ? ftf.exception.what : 0);
         ftf_puts(out, "},\n");
