@@ -45,15 +45,8 @@ static void parse_line(uint32_t line, uint32_t length)
     ftf.map_count++;
 }
 
-int ftf_maps_read(void)
+static long read_text(int fd)
 {
-    bool close_after;
-    int fd = open_maps(&close_after);
-    ftf.map_count = 0;
-    ftf.maps_text_used = 0;
-    ftf.maps_truncated = false;
-    if (fd < 0)
-        return fd;
     long got = 0;
     while (ftf.maps_text_used < ftf.maps_text_size) {
         got = ftf_read(fd, ftf.maps_text + ftf.maps_text_used, ftf.maps_text_size - ftf.maps_text_used);
@@ -63,9 +56,26 @@ int ftf_maps_read(void)
             break;
         ftf.maps_text_used += (size_t)got;
     }
-    if (close_after)
+    return got;
+}
+
+int ftf_maps_read(void)
+{
+    bool close_after;
+    int fd = open_maps(&close_after);
+    ftf.map_count = 0;
+    ftf.maps_text_used = 0;
+    ftf.maps_truncated = false;
+    long got = fd < 0 ? fd : read_text(fd);
+    if (close_after && fd >= 0)
         ftf_close(fd);
-    if (got < 0 && ftf.maps_text_used == 0)
+    if (got == 0 && ftf.maps_text_used == 0) { /* the main thread has ended by itself: "self" has no memory any more */
+        fd = ftf_open_somehow("/proc/thread-self/maps", O_RDONLY, 0);
+        got = fd < 0 ? fd : read_text(fd);
+        if (fd >= 0)
+            ftf_close(fd);
+    }
+    if (ftf.maps_text_used == 0)
         return (int)got;
     const char *line = ftf.maps_text;
     const char *end = line + ftf.maps_text_used;

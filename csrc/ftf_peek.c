@@ -1,7 +1,8 @@
 /* CONTEXT: SIGNAL. Reading memory that may not be there, without faulting.
 
-   process_vm_readv(2) on ourselves needs no ptrace right (same thread group) but is refused by some seccomp profiles
-   (seen in containers as ENOSYS or EPERM). Then each page is probed: rt_sigprocmask(2) with an invalid `how` copies the
+   process_vm_readv(2) on ourselves needs no ptrace right (same thread group). It is asked about our thread and not our
+   process: a main thread that has ended by itself has no memory any more (ESRCH). Some seccomp profiles refuse it, with
+   whatever errno their author chose; only EFAULT speaks of the address. Then each page is probed: rt_sigprocmask(2) with an invalid `how` copies the
    set from user memory first, so it says EFAULT for an unreadable address and EINVAL for a readable one
    (kernel/signal.c, SYSCALL_DEFINE4(rt_sigprocmask)); needs no descriptor. */
 #include "ftf_peek.h"
@@ -30,10 +31,10 @@ static bool read_within_page(uint64_t address, void *buffer, size_t size)
 {
     struct iovec local = {buffer, size};
     struct iovec remote = {(void *)address, size};
-    long got = ftf_syscall6(SYS_process_vm_readv, ftf_getpid(), (long)&local, 1, (long)&remote, 1, 0);
+    long got = ftf_syscall6(SYS_process_vm_readv, ftf_gettid(), (long)&local, 1, (long)&remote, 1, 0);
     if (got == (long)size)
         return true;
-    if (got != -ENOSYS && got != -EPERM && got != -EACCES)
+    if (got >= 0 || got == -EFAULT)
         return false;
     if (!probe(address) || !probe(address + size - 1))
         return false;
