@@ -51,7 +51,7 @@ static bool budget_left(void)
 /* A step whose line is complete when it returns. A failed step's line is written as null. */
 static void member(const char *name, void (*render)(void))
 {
-    struct ftf_step step = {name, render, 1000, false};
+    struct ftf_step step = {name, render, 1000, false, false};
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
     if (!budget_left()) {
         ftf_stage_add(name, 0, FTF_SKIPPED, 0, -1);
@@ -67,18 +67,55 @@ static void member(const char *name, void (*render)(void))
 
 static void maps(void) { ftf_maps_read(); }
 
-/* Not a step: without its brace nothing that follows would be JSON. */
-static void schema(void)
+static int opened;
+static void open_record(void) { opened = ftf_record_open(); }
+static void open_elsewhere(void) { opened = ftf_record_open_elsewhere(); }
+
+/* Opens by one step and writes the first line. Without its brace nothing that follows would be JSON. */
+static bool opened_by(const char *name, void (*open)(void))
 {
-    ftf.line.used = 0;
-    ftf.line.overflow = false;
-    ftf_member_schema();
-    write_line("schema", ftf.crash_ns);
+    struct ftf_step step = {name, open, 1500, true, true};
+    opened = -EIO;
+    int cause = ftf_step_run(&step);
+    if (cause == FTF_OK && opened == 0) {
+        ftf.line.used = 0;
+        ftf.line.overflow = false;
+        ftf_member_schema();
+        opened = ftf_record_write_line();
+        if (opened == 0)
+            return true;
+    } else {
+        ftf.output_fd = -1;
+    }
+    if (cause == FTF_OK)
+        ftf.stages[ftf.stage_count - 1].cause = opened;
+    return false;
+}
+
+static void no_record(void)
+{
+    static const char text[] = "ftforensics: no crash record could be written to the run folder or /tmp\n";
+    ftf_write(2, text, sizeof text - 1);
+}
+
+/* stderr may be a pipe that nobody empties: then whatever is said there waits for ever. */
+static void say(const char *name, void (*write)(void))
+{
+    struct ftf_step step = {name, write, 300, true, false};
+    ftf_step_run(&step);
+}
+
+static void open_and_begin(void)
+{
+    ftf_record_begin();
+    if (opened_by("open", open_record) || opened_by("open_elsewhere", open_elsewhere))
+        return;
+    say("no_record", no_record);
 }
 
 static void walk(const char *name, void (*unwind)(void), bool sandboxed)
 {
-    struct ftf_step step = {name, unwind, sandboxed ? 1500 : 1000, sandboxed};
+    struct ftf_step step = {name, unwind, sandboxed ? 1500 : 1000, sandboxed, false};
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
     if (!budget_left()) {
         ftf_stage_add(name, 0, FTF_SKIPPED, 0, -1);
@@ -96,14 +133,14 @@ static void walk(const char *name, void (*unwind)(void), bool sandboxed)
 /* Nothing came out of the dumper: Py_FatalError has taken it down (ftf_frames.c). */
 static void frames_instead(void)
 {
-    struct ftf_step step = {"python_frames", ftf.frames_dump, 1000, true};
+    struct ftf_step step = {"python_frames", ftf.frames_dump, 1000, true, false};
     if (ftf.signal == SIGABRT && ftf.frames_dump && ftf.dump_text_used == 0 && budget_left())
         ftf_step_run(&step);
 }
 
 static void python(const char *name, void (*dump)(void))
 {
-    struct ftf_step step = {name, dump, 1500, true};
+    struct ftf_step step = {name, dump, 1500, true, false};
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
     const char *refusal = budget_left() ? ftf_python_refusal() : "no time left";
     if (refusal) {
@@ -122,7 +159,7 @@ static void python(const char *name, void (*dump)(void))
 
 static void exception(void)
 {
-    struct ftf_step step = {"cxx_exception", ftf_cxx_read_exception, 500, true};
+    struct ftf_step step = {"cxx_exception", ftf_cxx_read_exception, 500, true, false};
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
     ftf.exception.found = false;
     if (ftf.signal == SIGABRT && ftf.cxa_count > 0 && budget_left())
@@ -133,7 +170,7 @@ static void exception(void)
 
 static void fault_file(void)
 {
-    struct ftf_step step = {"fault_file", ftf_file_ask, 300, true};
+    struct ftf_step step = {"fault_file", ftf_file_ask, 300, true, false};
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
     if (ftf.signal == SIGBUS && !ftf_was_sent(ftf.info) && budget_left())
         ftf_step_run(&step);
@@ -142,17 +179,37 @@ static void fault_file(void)
 }
 
 /* faulthandler's own dump prints nothing once its guard is stuck: put our copy where it would have printed. */
+static void print_dump(void) { ftf_write(ftf.user_faulthandler_fd, ftf.dump_text, ftf.dump_text_used); }
+
 static void stand_in_for_faulthandler(void)
 {
     if (ftf.dumper_broken && ftf.user_faulthandler_fd >= 0 && ftf.dump_text_used > 0)
-        ftf_write(ftf.user_faulthandler_fd, ftf.dump_text, ftf.dump_text_used);
+        say("faulthandler", print_dump);
 }
 
-static void no_descriptor(int error)
+static bool append(void)
 {
-    static const char text[] = "ftforensics: no crash record could be opened in the run folder or /tmp\n";
-    if (error != 0)
-        ftf_write(2, text, sizeof text - 1);
+    bool written = ftf_record_write_line() == 0;
+    ftf.line.used = 0;
+    ftf.line.overflow = false;
+    return written;
+}
+
+static int core_lines; /* up to the Python stack: worth more than `stages` */
+
+/* The two members that close the record. Where they do not fit (a full disk, a limit on file size), lines before them go. */
+static void close_record(const char *how, uint64_t next)
+{
+    int kept = ftf_record_lines();
+    for (bool complete = false; !complete && kept > 0; kept--) {
+        ftf_record_drop_to(kept);
+        ftf.line.used = 0;
+        ftf.line.overflow = false;
+        ftf_member_stages();
+        bool stages = append();
+        ftf_member_end(how, next);
+        complete = append() && (stages || kept <= core_lines);
+    }
 }
 
 static bool returns_by_fault(int sig, const siginfo_t *info, const void *context);
@@ -165,18 +222,12 @@ static void record_crash(void *unused)
     ftf_sigaltstack(&nested, &ftf.original_stack);
     ftf_hold_threads();
     ftf_deadline_create();
-
-    int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
-    int opened = ftf_record_open();
-    ftf_stage_add("open", ftf_clock_ns(CLOCK_MONOTONIC) - started, opened, 0, -1);
-    no_descriptor(opened);
-
-    schema();
+    open_and_begin();
     member("time", ftf_member_time);
     member("process", ftf_member_process);
     member("signal", ftf_member_signal);
     member("registers", ftf_member_registers);
-    struct ftf_step read_maps = {"read_maps", maps, 1000, false};
+    struct ftf_step read_maps = {"read_maps", maps, 1000, false, false};
     ftf_step_run(&read_maps);
     member("marks", ftf_member_marks);
     member("abort_message", ftf_member_abort_message);
@@ -184,6 +235,7 @@ static void record_crash(void *unused)
     fault_file();
     walk("native", ftf_unwind_tables, true);
     python("python", ftf_python_dump_current);
+    core_lines = ftf_record_lines();
     member("code", ftf_member_code);
     walk("native_frame_pointer", ftf_unwind_frame_pointers, false);
     walk("native_scan", ftf_unwind_scan, false);
@@ -204,17 +256,13 @@ static void record_crash(void *unused)
     member("maps", ftf_member_maps);
     ftf_reporter_run();
 
-    ftf.line.used = 0;
-    ftf.line.overflow = false;
-    ftf_member_stages();
-    write_line("stages", ftf.crash_ns);
     const struct ftf_action *next = next_action(ftf.signal, false);
-    ftf_member_end(next                                                  ? "chain"
-                   : returns_by_fault(ftf.signal, ftf.info, ftf.context) ? "refault"
-                                                                         : "requeue",
-                   next ? (uint64_t)(uintptr_t)next->handler : 0);
-    write_line("end", ftf.crash_ns);
+    close_record(next                                                  ? "chain"
+                 : returns_by_fault(ftf.signal, ftf.info, ftf.context) ? "refault"
+                                                                       : "requeue",
+                 next ? (uint64_t)(uintptr_t)next->handler : 0);
     stand_in_for_faulthandler();
+    ftf_record_finish();
 
     ftf_deadline_delete();
     ftf_sigaltstack(&ftf.original_stack, 0);
@@ -275,28 +323,47 @@ static void hand_over(int sig, siginfo_t *info, void *context)
     if (next)
         /* A foreign handler may wait for other threads; the main thread stays held a little, so that the process does not
            end as if nothing had happened. A sent signal may be survived: nobody is held. */
-        ftf_hold_release(ftf_was_sent(info) && sig != SIGABRT ? 2 : 1);
+        ftf_hold_release(ftf.survivable ? 2 : 1);
     if (!refault && ftf_requeue(ftf_getpid(), ftf_gettid(), sig, info) != 0)
-        ftf_tgkill(ftf_getpid(), ftf_gettid(), sig);
+        if (ftf_tgkill(ftf_getpid(), ftf_gettid(), sig) != 0)
+            ftf_kill(ftf_getpid(), sig);
 }
 
 /* ---- the entry ---- */
 
 static uint64_t identity(int pid, int tid) { return (uint64_t)(uint32_t)pid << 32 | (uint32_t)tid; }
 
-/* Sent to a process that ignores it: nothing happens, as without us. */
-static bool is_ignored(int sig, const siginfo_t *info)
+/* Sent to a process that ignores it: nothing happens, as without us. The first process of a container ignores everything
+   that is sent to it and that it has no handler for (man 7 pid_namespaces); only abort() gets on, by another way. */
+static bool is_ignored(int sig, const siginfo_t *info, int pid)
 {
     const struct ftf_chain *chain = &ftf.chains[ftf_fault_index(sig)];
-    return ftf_was_sent(info) && chain->count > 0 &&
-           (void *)chain->entries[chain->count - 1].action.handler == (void *)SIG_IGN;
+    if (!ftf_was_sent(info) || chain->count == 0)
+        return false;
+    void *newest = (void *)chain->entries[chain->count - 1].action.handler;
+    return newest == (void *)SIG_IGN ||
+           (newest == (void *)SIG_DFL && pid == 1 && !(sig == SIGABRT && info->si_pid == pid));
 }
 
-static bool become_owner(int pid, int tid)
+/* A signal that was sent can be survived, and before the watcher has seen that, the process may crash for good. */
+static bool earlier_one_was_survived(bool sent)
+{
+    uint32_t done = FTF_DONE;
+    return !sent && ftf.survivable &&
+           __atomic_compare_exchange_n(&ftf.progress, &done, FTF_RECORDING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static bool become_owner(int pid, int tid, bool sent)
 {
     uint64_t mine = identity(pid, tid);
     for (;;) {
         uint64_t owner = __atomic_load_n(&ftf.owner, __ATOMIC_ACQUIRE);
+        if (owner >> 32 == (uint64_t)(uint32_t)pid && earlier_one_was_survived(sent)) {
+            __atomic_store_n(&ftf.release, 0, __ATOMIC_RELEASE);
+            ftf.crasher_count = 0;
+            __atomic_store_n(&ftf.owner, mine, __ATOMIC_RELEASE);
+            return true;
+        }
         if (owner == mine)
             return false;
         /* Another process's id: a vfork child crashed in our memory and is gone, or we are such a child. */
@@ -313,6 +380,7 @@ static void begin(int sig, siginfo_t *info, void *context, int pid)
     ftf.crash_pid = pid;
     ftf.foreign_process = pid != ftf.pid;
     ftf.signal = sig;
+    ftf.survivable = ftf_was_sent(info) && !(sig == SIGABRT && info->si_code == SI_TKILL && info->si_pid == pid);
     ftf.info = info;
     ftf.context = context;
     ftf.stage_count = 0;
@@ -352,9 +420,9 @@ void ftf_on_fault(int sig, siginfo_t *info, void *context)
     int tid = ftf_gettid();
     complete_arguments(sig, &info, &context, (uint64_t)(uintptr_t)__builtin_return_address(0),
                        (uint64_t)(uintptr_t)__builtin_frame_address(0));
-    if (is_ignored(sig, info))
+    if (is_ignored(sig, info, pid))
         return;
-    if (become_owner(pid, tid)) {
+    if (become_owner(pid, tid, ftf_was_sent(info))) {
         begin(sig, info, context, pid);
         ftf.signal_return = (uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0));
         ftf_call_on_stack(ftf.crash_stack.base + ftf.crash_stack.size, record_crash, 0);

@@ -57,6 +57,9 @@ static void on_hold(int sig, siginfo_t *info, void *context)
    with no room left for the frame faults, and waits as a second crasher. */
 static void choose_signal(void)
 {
+    struct ftf_action before;
+    if (ftf.hold_signal && ftf_sigaction(ftf.hold_signal, 0, &before) == 0 && before.handler == on_hold)
+        return; /* from a signal that was survived */
     ftf.hold_signal = 0;
     for (int sig = 60; sig > 36; sig--) {
         struct ftf_action old;
@@ -73,9 +76,13 @@ static void choose_signal(void)
 
 void ftf_hold_restore_signal(void)
 {
-    struct ftf_action standard = {0};
-    if (ftf.hold_signal)
+    struct ftf_action standard = {0}, ignore = {.handler = (void (*)(int, siginfo_t *, void *))(uintptr_t)SIG_IGN};
+    if (ftf.hold_signal) {
+        /* Ignoring drops what is still pending for threads that block it: by default it would kill the process the moment
+           they no longer do (POSIX, sigaction). */
+        ftf_sigaction(ftf.hold_signal, &ignore, 0);
         ftf_sigaction(ftf.hold_signal, &standard, 0);
+    }
     ftf.hold_signal = 0;
 }
 
@@ -157,23 +164,23 @@ void ftf_hold_threads(void)
 
 /* SigBlk in /proc/self/task/N/status (man proc_pid_status). A thread that does not block the signal runs no instruction of
    its own before it arrives, however late that is. Unreadable: it is gone, or we cannot know and say no. */
-static bool blocks_hold_signal(int tid)
+bool ftf_thread_blocks(int tid, int sig)
 {
-    char path[64];
+    char path[64], status[4096];
     struct ftf_text text = {path, sizeof path - 1, 0, false};
     ftf_puts(&text, "/proc/self/task/");
     ftf_put_decimal(&text, tid);
     ftf_puts(&text, "/status");
     path[text.used] = 0;
     int fd = ftf_open_somehow(path, O_RDONLY, 0);
-    long got = fd < 0 ? -1 : ftf_read(fd, ftf.scratch, 8192);
+    long got = fd < 0 ? -1 : ftf_read(fd, status, sizeof status);
     if (fd >= 0)
         ftf_close(fd);
-    const char *cursor = (const char *)ftf.scratch;
+    const char *cursor = status;
     for (const char *end = cursor + (got > 0 ? got : 0); cursor + 7 < end; cursor++)
         if (memcmp(cursor, "SigBlk:", 7) == 0) {
             cursor += 8;
-            return (ftf_parse_hex(&cursor, end) & ftf_signal_bit(ftf.hold_signal)) != 0;
+            return (ftf_parse_hex(&cursor, end) & ftf_signal_bit(sig)) != 0;
         }
     return false;
 }
@@ -194,7 +201,7 @@ int ftf_hold_wait(int ms)
     int deaf = 0;
     for (int i = 0; i < ftf.thread_count; i++) {
         struct ftf_thread *thread = &ftf.threads[i];
-        thread->deaf = thread->signalled && !thread->held && blocks_hold_signal(thread->tid);
+        thread->deaf = thread->signalled && !thread->held && ftf_thread_blocks(thread->tid, ftf.hold_signal);
         deaf += thread->deaf;
     }
     for (;;) {

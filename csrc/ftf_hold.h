@@ -13,5 +13,7 @@ void ftf_hold_release(uint32_t release);
 /* Blocks until the recording thread is done or `ms` have passed (a second crasher). */
 void ftf_hold_second_crasher(int ms);
 void ftf_hold_restore_signal(void);
+/* Does a thread of ours block the signal? False when it is gone. */
+bool ftf_thread_blocks(int tid, int sig);
 
 #endif

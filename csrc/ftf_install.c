@@ -85,6 +85,14 @@ static void read_stat(void)
     }
 }
 
+/* tmpfs applies the limit on file size here too, and exceeding it is SIGXFSZ (mm/shmem.c, shmem_fallocate()). */
+static void reserve_space(int fd)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= FTF_SPACE_RESERVED)
+        (void)!fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, FTF_SPACE_RESERVED);
+}
+
 /* Everything that belongs to this very process: at install and again in a forked child. */
 static void prepare_process(void)
 {
@@ -103,7 +111,7 @@ static void prepare_process(void)
     ftf_record_name(ftf.path, sizeof ftf.path, ftf.directory, 0);
     int fd = open(ftf.directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     if (fd >= 0) /* refused on NFS, Lustre, old overlayfs: then the handler creates the file by name */
-        (void)!fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, FTF_SPACE_RESERVED);
+        reserve_space(fd);
     remember(&ftf.record_fd, fd);
     remember(&ftf.maps_fd, open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
     remember(&ftf.task_fd, open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -243,12 +251,15 @@ static int prepare_memory(const char **failed)
     return 0;
 }
 
+/* What stands there already is kept; other text is left behind, because a handler may be reading it. */
 static int copy_list(char **from, char **to, int capacity)
 {
     int count = 0;
     for (; from && from[count]; count++) {
         if (count == capacity)
             return -E2BIG;
+        if (to[count] && strcmp(to[count], from[count]) == 0)
+            continue;
         to[count] = strdup(from[count]);
         if (!to[count])
             return -ENOMEM;
@@ -264,12 +275,15 @@ static int configure(const struct ftf_config *config, const char **failed)
         return -ENAMETOOLONG;
     strcpy(ftf.directory, config->directory);
     strcpy(ftf.stem, config->stem);
-    char *members = malloc(config->static_size + 1);
-    if (!members)
-        return -ENOMEM;
-    memcpy(members, config->static_members, config->static_size);
-    ftf.static_size = config->static_size; /* the old text is leaked: a handler may be reading it */
-    ftf.static_members = members;
+    if (!ftf.static_members || ftf.static_size != config->static_size ||
+        memcmp(ftf.static_members, config->static_members, config->static_size) != 0) {
+        char *members = malloc(config->static_size + 1);
+        if (!members)
+            return -ENOMEM;
+        memcpy(members, config->static_members, config->static_size);
+        ftf.static_size = config->static_size; /* the old text is left behind for the same reason */
+        ftf.static_members = members;
+    }
     snprintf(ftf.memory_usage_file, sizeof ftf.memory_usage_file, "%s", config->memory_usage_file);
     snprintf(ftf.memory_limit_file, sizeof ftf.memory_limit_file, "%s", config->memory_limit_file);
     ftf.raw_stack = config->raw_stack;
@@ -287,14 +301,26 @@ static void hooked_malloc(void)
     free(block);
 }
 
+/* Another thread's crash needs what install() and uninstall() change: stay, the hold signal is on its way. */
+static void let_crash_finish(void)
+{
+    for (int turn = 0; turn < 2000 && __atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) == FTF_RECORDING &&
+                       (int)(__atomic_load_n(&ftf.owner, __ATOMIC_ACQUIRE) >> 32) == getpid();
+         turn++)
+        ftf_sleep_ms(10);
+}
+
 int ftf_install(const struct ftf_config *config, const char **failed)
 {
+    let_crash_finish();
     int result = prepare_memory(failed);
     if (result == 0)
         result = configure(config, failed);
     if (result != 0)
         return result;
     ftf_hook_malloc = hooked_malloc;
+    const char *preloaded = getenv("LD_PRELOAD");
+    ftf.no_sandbox = preloaded && strstr(preloaded, "vgpreload");
     ftf.uid = getuid();
     prepare_process();
     ftf_altstack_check();
@@ -318,6 +344,7 @@ void ftf_uninstall(void)
 {
     if (!ftf.installed)
         return;
+    let_crash_finish();
     ftf_watcher_stop();
     ftf_ownership_give_up();
     ftf_notes_give_up();

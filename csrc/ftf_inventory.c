@@ -2,7 +2,7 @@
 #include "ftf_inventory.h"
 
 #include "ftf_altstack.h"
-#include "ftf_step.h"
+#include "ftf_spawn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define FIRST_NS INT64_C(2000000000)    /* after install: a short script never pays for it */
 #define LOOK_NS INT64_C(10000000000)    /* between looks at the mappings */
 #define AGAIN_NS INT64_C(30000000000)   /* between two runs */
-#define DEADLINE_NS INT64_C(20000000000)
+#define LIFE_SECONDS 20
 #define LARGEST (4 << 20)
 
 static struct ftf_stack stack;
@@ -50,7 +50,7 @@ static void start(void)
     snprintf(pid, sizeof pid, "%d", ftf.pid);
     ftf.inventory_argv[count] = pid;
     ftf.inventory_argv[count + 1] = 0;
-    child = ftf_spawn(ftf.inventory_argv, ftf.helper_env, output, -1, stack);
+    child = ftf_spawn_detached(ftf.inventory_argv, ftf.helper_env, output, LIFE_SECONDS, stack);
     ftf.inventory_argv[count] = 0;
     described = counted;
     if (child < 0) {
@@ -93,11 +93,7 @@ void ftf_inventory_tick(void)
     if (!ftf.inventory_argv[0] || ftf.fork_of)
         return;
     if (child > 0) {
-        int status;
-        long ended = ftf_wait4((int)child, &status, WNOHANG | __WALL);
-        if (ended == 0 && now - started_ns > DEADLINE_NS)
-            ftf_kill((int)child, SIGKILL);
-        else if (ended != 0) {
+        if (ftf_spawn_ended((int)child) || now - started_ns > (LIFE_SECONDS + 2) * INT64_C(1000000000)) {
             child = 0;
             fetch();
         }

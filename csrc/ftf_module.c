@@ -245,10 +245,20 @@ static int start_pending(void *unused)
     return 0;
 }
 
+static int check_main_thread(void *unused)
+{
+    (void)unused;
+    if (ftf.installed)
+        ftf_altstack_check();
+    return 0;
+}
+
 static PyObject *native_start_watcher(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     start_pending(0);
+    if (ftf_getpid() != ftf_gettid()) /* installed from another thread: pending calls run in the main one */
+        Py_AddPendingCall(check_main_thread, 0);
     Py_RETURN_NONE;
 }
 

@@ -3,10 +3,19 @@
    At install an unnamed file (O_TMPFILE) is opened in the run folder and its space reserved. A process that ends well, or
    by _exit, exec or SIGKILL, leaves nothing, without any clean-up code. At a crash the file is linked to its name. Where
    that is not possible (NFS, descriptor closed by the job) the file is created by name; where the run folder cannot be
-   written any more, in /tmp. */
+   written any more, in /tmp.
+
+   Making the name is where a dead network file system blocks, often for ever, so the two opening functions are steps for
+   the sandbox, which shares our descriptors for them. */
 #include "ftf_record.h"
 
 #include <string.h>
+
+#define LINES 64
+
+static long line_starts[LINES];
+static int line_count;
+static uint64_t pending_before;
 
 void ftf_record_name(char *out, size_t size, const char *directory, int counter)
 {
@@ -73,19 +82,71 @@ static long appear(long (*make)(void), const char *directory)
     return result;
 }
 
+/* An unnamed file of the job's own could have got our descriptor and our file's freed inode number, but not be empty too. */
+static bool unnamed_is_ours(void)
+{
+    struct stat st;
+    return !ftf.foreign_process && ftf_fd_is_ours(&ftf.record_fd) && ftf_fstat(ftf.record_fd.fd, &st) == 0 &&
+           st.st_nlink == 0 && st.st_size == 0 && S_ISREG(st.st_mode);
+}
+
+/* Limits on file size and closed pipes end a process by a signal. Ours stay blocked while we write; afterwards they are
+   taken away, so that the process dies of what it died of. */
+static const int side_effects[] = {SIGXFSZ, SIGPIPE};
+
+void ftf_record_begin(void)
+{
+    line_count = 0;
+    pending_before = ftf_pending();
+    uint64_t set = 0;
+    for (size_t i = 0; i < FTF_LENGTH(side_effects); i++)
+        set |= ftf_signal_bit(side_effects[i]);
+    ftf_sigprocmask(SIG_BLOCK, &set, 0);
+}
+
+void ftf_record_finish(void)
+{
+    for (size_t i = 0; i < FTF_LENGTH(side_effects); i++) {
+        uint64_t bit = ftf_signal_bit(side_effects[i]);
+        if (!(pending_before & bit))
+            ftf_take_pending(&bit);
+    }
+    /* The number is not written to again: the process may live on (the signal was sent and survived). */
+    if (ftf.output_fd < 0)
+        return;
+    if (ftf.output_fd == ftf.record_fd.fd && !ftf.foreign_process)
+        ftf.record_fd.fd = -1;
+    ftf_close(ftf.output_fd);
+    ftf.output_fd = -1;
+}
+
 int ftf_record_open(void)
 {
-    if (!ftf.foreign_process && ftf_fd_is_ours(&ftf.record_fd)) {
-        ftf_lseek(ftf.record_fd.fd, 0, SEEK_SET);
-        if (appear(link_unnamed, ftf.directory) == 0) {
-            ftf.output_fd = ftf.record_fd.fd;
-            return 0;
-        }
+    if (unnamed_is_ours() && appear(link_unnamed, ftf.directory) == 0) {
+        ftf.output_fd = ftf.record_fd.fd;
+        return 0;
     }
-    long result = appear(create_named, ftf.directory);
-    if (result != 0 && appear(create_named, "/tmp") == 0)
-        result = 0;
-    return (int)result;
+    return (int)appear(create_named, ftf.directory);
+}
+
+int ftf_record_open_elsewhere(void)
+{
+    if (ftf.output_fd >= 0) { /* not a line could be written there */
+        ftf_unlink(ftf.path);
+        ftf.output_fd = -1;
+    }
+    return (int)appear(create_named, "/tmp");
+}
+
+int ftf_record_lines(void) { return line_count; }
+
+void ftf_record_drop_to(int count)
+{
+    if (count >= line_count)
+        return;
+    line_count = count;
+    ftf_ftruncate(ftf.output_fd, line_starts[count]);
+    ftf_lseek(ftf.output_fd, line_starts[count], SEEK_SET);
 }
 
 int ftf_record_write_line(void)
@@ -109,5 +170,7 @@ int ftf_record_write_line(void)
         }
         done += (size_t)got;
     }
+    if (line_count < LINES)
+        line_starts[line_count++] = start;
     return 0;
 }

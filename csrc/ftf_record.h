@@ -4,10 +4,19 @@
 
 #include "ftf_state.h"
 
-/* Makes the record appear at ftf.path and sets ftf.output_fd. Returns 0 or a negative errno. */
+/* Before the first byte, and after the last: closes the file. */
+void ftf_record_begin(void);
+void ftf_record_finish(void);
+/* Makes the record appear at ftf.path, in the run folder or in /tmp, and sets ftf.output_fd. Returns 0 or a negative errno.
+   Block on a dead file system. */
 int ftf_record_open(void);
+int ftf_record_open_elsewhere(void);
 /* Writes ftf.line whole or not at all (a failed write is taken back). Returns 0 or a negative errno. */
 int ftf_record_write_line(void);
+/* How many lines there are, and taking the last ones away again: where only the last ones do not fit, what closes the JSON
+   object is worth more than what stands before it. */
+int ftf_record_lines(void);
+void ftf_record_drop_to(int count);
 /* dir "/" stem "-" pid "-" start [ "-" counter ] ".crash.json" into `out`. */
 void ftf_record_name(char *out, size_t size, const char *directory, int counter);
 

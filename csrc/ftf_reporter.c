@@ -6,6 +6,7 @@
 #include "ftf_reporter.h"
 
 #include "ftf_hook.h"
+#include "ftf_spawn.h"
 #include "ftf_step.h"
 
 #include <sys/prctl.h>
@@ -67,7 +68,8 @@ static int wait_for(long pid, int64_t until_ns)
         if (ftf_clock_ns(CLOCK_MONOTONIC) >= until_ns) {
             ftf_kill(-(int)pid, SIGKILL); /* its group: the stack tools it started */
             ftf_kill((int)pid, SIGKILL);
-            ftf_wait4((int)pid, &status, __WALL);
+            for (int turn = 0; turn < 50 && ftf_wait4((int)pid, &status, __WALL | WNOHANG) == 0; turn++)
+                ftf_sleep_ms(10); /* not for ever: it may sit in a system call of a dead file system */
             return FTF_CUT;
         }
         ftf_sleep_ms(pause);

@@ -123,6 +123,7 @@ struct ftf_state {
     unsigned uid;
     void (*restorer)(void); /* glibc's signal-return trampoline, which unwinders recognise */
     unsigned long restorer_flag; /* SA_RESTORER on x86-64; aarch64 returns through the vdso instead */
+    bool no_sandbox; /* valgrind ends a program that uses clone(CLONE_VM) in our way */
     const char *unwind_safety; /* "lockfree" or "loader-lock" */
     struct abort_text **abort_message; /* glibc's __abort_msg, or NULL */
     void *(*cxa_get_globals[4])(void); /* one a loaded libstdc++ */
@@ -189,7 +190,8 @@ struct ftf_state {
     int64_t crash_ns; /* monotonic */
     int64_t done_ns;
     int signal;
-    siginfo_t *info;
+    bool survivable; /* sent, and not by abort(): a handler of the job's may return */
+    siginfo_t *info; /* on the crashing thread's stack: for that thread alone */
     void *context; /* ucontext_t of the crash */
     uint64_t signal_return; /* return address of the handler: the restorer or the vdso */
     stack_t original_stack;

@@ -4,7 +4,6 @@
 #include "ftf_arch.h"
 #include "ftf_hook.h"
 
-#include <linux/close_range.h>
 #include <sys/prctl.h>
 
 static int recovered_cause;
@@ -122,15 +121,29 @@ static bool sandbox_ended(int64_t until_ns)
     return true;
 }
 
-static FTF_NOINLINE int sandbox_run(void (*run)(void), int deadline_ms)
+/* The child that is at its end, or was told so by SIGKILL. One that sits in a system call of a dead file system does not
+   end before that answers: it is left behind rather than waited for. */
+static long sandbox_reap(int pid, int *status)
+{
+    int64_t until = ftf_clock_ns(CLOCK_MONOTONIC) + 500000000;
+    for (;;) {
+        long waited = ftf_wait4(pid, status, __WALL | WNOHANG);
+        if ((waited != 0 && waited != -EINTR) || ftf_clock_ns(CLOCK_MONOTONIC) >= until)
+            return waited;
+        struct timespec pause = {0, 100000};
+        ftf_syscall2(SYS_nanosleep, &pause, 0);
+    }
+}
+
+static FTF_NOINLINE int sandbox_run(void (*run)(void), int deadline_ms, bool share_files)
 {
     int64_t started = ftf_clock_ns(CLOCK_MONOTONIC);
     ftf.sandbox_alive = 1;
     ftf.sandbox_rescue = 0;
     ftf.in_sandbox = true;
     long pid =
-        ftf_clone(CLONE_VM | CLONE_UNTRACED | CLONE_CHILD_CLEARTID, ftf.sandbox_stack.base + ftf.sandbox_stack.size,
-                  sandbox_main, (void *)run, &ftf.sandbox_alive);
+        ftf_clone(CLONE_VM | CLONE_UNTRACED | CLONE_CHILD_CLEARTID | (share_files ? CLONE_FILES : 0),
+                  ftf.sandbox_stack.base + ftf.sandbox_stack.size, sandbox_main, (void *)run, &ftf.sandbox_alive);
     if (pid < 0) {
         ftf.in_sandbox = false;
         return (int)pid;
@@ -143,12 +156,10 @@ static FTF_NOINLINE int sandbox_run(void (*run)(void), int deadline_ms)
             sandbox_ended(ftf_clock_ns(CLOCK_MONOTONIC) + 100000000);
         }
         ftf_kill((int)pid, SIGKILL);
-        sandbox_ended(ftf_clock_ns(CLOCK_MONOTONIC) + 1000000000);
+        sandbox_ended(ftf_clock_ns(CLOCK_MONOTONIC) + 300000000);
     }
     int status = 0;
-    long waited = ftf_wait4((int)pid, &status, __WALL);
-    for (int i = 0; i < 5 && waited == -EINTR; i++)
-        waited = ftf_wait4((int)pid, &status, __WALL);
+    long waited = sandbox_reap((int)pid, &status);
     ftf.in_sandbox = false;
     if (cut)
         return FTF_CUT;
@@ -160,11 +171,11 @@ static FTF_NOINLINE int sandbox_run(void (*run)(void), int deadline_ms)
     return code >= 64 ? code - 64 : FTF_OK;
 }
 
-int ftf_step_sandboxed(void (*run)(void), int deadline_ms)
+int ftf_step_sandboxed(void (*run)(void), int deadline_ms, bool share_files)
 {
     uint64_t mask = mask_for_steps();
     ftf_sigprocmask(SIG_SETMASK, &mask, 0);
-    int cause = sandbox_run(run, deadline_ms);
+    int cause = ftf.no_sandbox ? -ENOSYS : sandbox_run(run, deadline_ms, share_files);
     if (cause >= 0)
         return cause;
     return ftf_step_guarded(run, deadline_ms);
@@ -192,47 +203,8 @@ int ftf_step_run(const struct ftf_step *step)
     running = step;
     ftf.line.used = 0;
     ftf.line.overflow = false;
-    int cause = step->sandboxed ? ftf_step_sandboxed(run_with_hook, step->deadline_ms)
+    int cause = step->sandboxed ? ftf_step_sandboxed(run_with_hook, step->deadline_ms, step->share_files)
                                 : ftf_step_guarded(run_with_hook, step->deadline_ms);
     ftf_stage_add(step->name, ftf_clock_ns(CLOCK_MONOTONIC) - started, cause, 0, -1);
     return cause;
-}
-
-/* ---- exec ---- */
-
-struct exec_request {
-    char *const *argv;
-    char *const *env;
-    int output_fd;
-    int error_fd;
-};
-
-static void exec_main(void *argument)
-{
-    const struct exec_request *request = argument;
-    uint64_t none = 0;
-    int null_fd = (int)ftf_open("/dev/null", O_RDWR, 0);
-    ftf_syscall2(SYS_setpgid, 0, 0); /* so that its own children can be ended with it */
-    /* Standard descriptors first to high numbers: the sources may be among 0 to 2. */
-    long output = ftf_syscall3(SYS_fcntl, request->output_fd >= 0 ? request->output_fd : null_fd, F_DUPFD, 3);
-    long error = ftf_syscall3(SYS_fcntl, request->error_fd >= 0 ? request->error_fd : null_fd, F_DUPFD, 3);
-    ftf_syscall3(SYS_dup3, null_fd, 0, 0);
-    ftf_syscall3(SYS_dup3, output >= 0 ? output : request->output_fd, 1, 0); /* no descriptor free: straight */
-    ftf_syscall3(SYS_dup3, error >= 0 ? error : request->error_fd, 2, 0);
-    ftf_syscall3(SYS_close_range, 3, ~0u, 0);
-    for (int sig = 1; sig < 32; sig++) { /* exec keeps ignored signals ignored */
-        struct ftf_action action = {0};
-        ftf_sigaction(sig, &action, 0);
-    }
-    ftf_sigprocmask(SIG_SETMASK, &none, 0);
-    struct rlimit no_core = {0, 0};
-    ftf_syscall4(SYS_prlimit64, 0, RLIMIT_CORE, &no_core, 0);
-    ftf_syscall3(SYS_execve, request->argv[0], request->argv, request->env);
-    ftf_exit_process(127);
-}
-
-long ftf_spawn(char *const argv[], char *const env[], int output_fd, int error_fd, struct ftf_stack stack)
-{
-    struct exec_request request = {argv, env, output_fd, error_fd};
-    return ftf_clone(CLONE_VM | CLONE_VFORK | CLONE_UNTRACED, stack.base + stack.size, exec_main, &request, 0);
 }

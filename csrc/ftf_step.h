@@ -16,6 +16,7 @@ struct ftf_step {
     void (*run)(void);
     int deadline_ms;
     bool sandboxed;
+    bool share_files; /* sandboxed: descriptors that it opens are ours */
 };
 
 /* Runs a step, with its test hook, and adds to ftf.stages. Returns the cause (enum ftf_cause, a signal, -errno). */
@@ -24,7 +25,7 @@ int ftf_step_run(const struct ftf_step *step);
 void ftf_stage_add(const char *name, int64_t ns, int cause, const char *text, int count);
 
 int ftf_step_guarded(void (*run)(void), int deadline_ms);
-int ftf_step_sandboxed(void (*run)(void), int deadline_ms);
+int ftf_step_sandboxed(void (*run)(void), int deadline_ms, bool share_files);
 /* Ends a step whose stack cannot be returned from (see ftf_call_below_frame). */
 void ftf_step_leave(void) __attribute__((noreturn));
 /* Called by the signal entry when the recording thread faults or is cut: does not return when a step was running. */
@@ -32,9 +33,5 @@ void ftf_step_recover(int cause);
 
 void ftf_deadline_create(void);
 void ftf_deadline_delete(void);
-
-/* clone(CLONE_VM|CLONE_VFORK) and execve: nothing of the job is copied and nobody gets a SIGCHLD. output_fd becomes the
-   child's stdout, error_fd its stderr (-1: /dev/null). Returns the pid or -errno. The stack is free again on return. */
-long ftf_spawn(char *const argv[], char *const env[], int output_fd, int error_fd, struct ftf_stack stack);
 
 #endif

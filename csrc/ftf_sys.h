@@ -73,6 +73,20 @@ static inline long ftf_sigprocmask(int how, const uint64_t *set, uint64_t *old_s
     return ftf_syscall4(SYS_rt_sigprocmask, how, set, old_set, sizeof(uint64_t));
 }
 
+/* Takes a pending signal away, if it is blocked. */
+static inline long ftf_take_pending(const uint64_t *set)
+{
+    struct timespec now = {0, 0};
+    return ftf_syscall4(SYS_rt_sigtimedwait, set, 0, &now, sizeof(uint64_t));
+}
+
+static inline uint64_t ftf_pending(void)
+{
+    uint64_t set = 0;
+    ftf_syscall2(SYS_rt_sigpending, &set, sizeof set);
+    return set;
+}
+
 static inline uint64_t ftf_signal_bit(int sig) { return UINT64_C(1) << (sig - 1); }
 
 static inline long ftf_sigaltstack(const stack_t *new_stack, stack_t *old_stack)
@@ -108,6 +122,7 @@ static inline long ftf_fstat(int fd, struct stat *st) { return ftf_syscall2(SYS_
 static inline long ftf_lseek(int fd, long offset, int whence) { return ftf_syscall3(SYS_lseek, fd, offset, whence); }
 static inline long ftf_ftruncate(int fd, long size) { return ftf_syscall2(SYS_ftruncate, fd, size); }
 static inline long ftf_mkdir(const char *path, int mode) { return ftf_syscall3(SYS_mkdirat, AT_FDCWD, path, mode); }
+static inline long ftf_unlink(const char *path) { return ftf_syscall3(SYS_unlinkat, AT_FDCWD, path, 0); }
 static inline long ftf_linkat(const char *from, const char *to, int flags)
 {
     return ftf_syscall5(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, flags);

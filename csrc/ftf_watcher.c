@@ -2,6 +2,7 @@
 #include "ftf_watcher.h"
 
 #include "ftf_altstack.h"
+#include "ftf_hold.h"
 #include "ftf_install.h"
 #include "ftf_inventory.h"
 #include "ftf_ownership.h"
@@ -19,13 +20,16 @@ static pthread_t thread;
 static bool running;
 static uint32_t stop;
 
-/* A signal that somebody sent can be survived: the job's own handler returned. After a fault there is no coming back, and
-   taking the signal again would run handlers twice. */
+/* A signal that somebody sent can be survived: the job's own handler returned. While it runs it blocks its signal (unless
+   it said SA_NODEFER), and taking the signal back then would make it run twice. After a fault there is no coming back. */
 static bool survived(void)
 {
-    return __atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) == FTF_DONE &&
-           ((int)(ftf.owner >> 32) != ftf.pid || (ftf.info->si_code <= 0 && ftf.info->si_pid != ftf.pid &&
-                                                  ftf_clock_ns(CLOCK_MONOTONIC) - ftf.done_ns > SURVIVED_NS));
+    if (__atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) != FTF_DONE)
+        return false;
+    uint64_t owner = __atomic_load_n(&ftf.owner, __ATOMIC_ACQUIRE);
+    return (int)(owner >> 32) != ftf.pid ||
+           (ftf.survivable && ftf_clock_ns(CLOCK_MONOTONIC) - ftf.done_ns > SURVIVED_NS &&
+            !ftf_thread_blocks((int)(uint32_t)owner, ftf.signal));
 }
 
 static void *watch(void *unused)

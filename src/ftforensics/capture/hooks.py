@@ -75,12 +75,10 @@ class Hooks:
         # Exit handlers run last in, first out, so one registered at install would run after all of the job's. threading
         # calls this when the main program is over, before it joins the threads that are left; what is registered then
         # runs after the join and before everybody else's handlers.
-        if hasattr(threading, "_register_atexit"):
-            threading._register_atexit(self._main_program_over)
-
-    def _main_program_over(self) -> None:
-        if self._patches:
-            atexit.register(self._native.set_python_state, 1)
+        global _waits_for_main
+        if hasattr(threading, "_register_atexit") and not _waits_for_main:
+            threading._register_atexit(_main_program_over, native)  # there is no way back: once a process
+            _waits_for_main = True
 
     def _hook_spawn(self, module: ModuleType) -> None:
         original = module.get_preparation_data
@@ -93,6 +91,14 @@ class Hooks:
 
         get_preparation_data.__doc__ = original.__doc__
         self._patches.append(Patch(module, "get_preparation_data", lambda: get_preparation_data))
+
+
+_waits_for_main = False
+
+
+def _main_program_over(native: Any) -> None:
+    if native.is_installed():
+        atexit.register(native.set_python_state, 1)
 
 
 def _enable(original: Callable[..., Any], native: ModuleType) -> Callable[..., Any]:

@@ -85,6 +85,9 @@ def _install(wanted: str | None, helper: str, raw_stack: bool) -> None:
 
     native: Any = _native
     again = _session
+    if again is None and native.is_installed():
+        _warn("capture is on already, by another interpreter of this process")
+        return
     opened = folder.open_folder(wanted, os.environ)
     dumper = again.dumper if again is not None else _dumper()
     try:

@@ -47,6 +47,15 @@ for function in FUNCTIONS:
 module.check_handlers = taking("check_handlers", 0)
 
 
+def is_installed() -> bool:
+    """A question, so not among the calls."""
+    done = [name for name in names() if name in ("install", "uninstall") and name not in fail]
+    return bool(done) and done[-1] == "install"
+
+
+module.is_installed = is_installed
+
+
 def wrap_method(cls: Any, name: str, before: Any, after: Any) -> Any:
     original = getattr(cls, name)
 
