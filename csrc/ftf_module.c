@@ -328,11 +328,14 @@ static PyObject *native_test_hook(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Runs last in Py_FinalizeEx: faulthandler has by then put back what it had found, maybe over us. */
+/* Runs last in Py_FinalizeEx: faulthandler has by then put back what it had found, maybe over us, and freed its alternate
+   stack, on which this thread may have relied. */
 static void after_finalization(void)
 {
     ftf.python_state = 2;
     ftf_install_recheck();
+    if (ftf.installed)
+        ftf_altstack_check();
 }
 
 static PyMethodDef methods[] = {
