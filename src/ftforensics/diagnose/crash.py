@@ -59,7 +59,7 @@ _LOST = {
     "threads": "the list of threads",
     "maps": "the memory map",
     "handlers": "who owned the signals",
-    "reporter": "the other threads' native stacks: no process was started to look at them",
+    "reporter": "the other threads' native stacks: the process that looks at them was not started or did not finish",
 }
 
 

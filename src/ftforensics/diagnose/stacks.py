@@ -49,6 +49,7 @@ _BORDERS = (
         {("_engine_run_backward", "graph.py"), ("backward", "__init__.py"), ("grad", "__init__.py")},
     ),
 )
+_CALLED_BY_OURS = 4  # frames that may stand above our handler's own
 _SHORT = 2  # a walk of fewer frames told us nothing about the callers
 
 
@@ -222,7 +223,24 @@ def python_groups(record: CrashRecord, helper: HelperReport | None) -> list[int]
 
 
 def _helper_frames(thread: HelperThread) -> list[Frame]:
-    return [
-        Frame(function=frame.function, file=frame.file, line=frame.line, python=not frame.native)
+    frames = [
+        Frame(frame.function, frame.library, file=frame.file, line=frame.line, python=not frame.native)
         for frame in thread.frames
     ]
+    return frames[_interrupted(frames) :]
+
+
+def _interrupted(frames: Sequence[Frame]) -> int:
+    """Index of the frame that a signal of ours interrupted: our handler holds each thread while it is looked at.
+
+    On top of the handler may stand what it calls (a system call); below it the trampoline, which the tools often cannot
+    name. Frames of ours further out are the job's own calls.
+    """
+    first = next((index for index, frame in enumerate(frames[:_CALLED_BY_OURS]) if _is_handler(frame)), None)
+    if first is None:
+        return 0
+    end = first
+    while end < len(frames) and _is_handler(frames[end]):
+        end += 1
+    unnamed = end < len(frames) and not frames[end].python and frames[end].function is None
+    return end + 1 if unnamed else end

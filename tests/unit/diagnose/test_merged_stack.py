@@ -178,3 +178,44 @@ def test_other_threads_come_from_the_reporter_when_it_saw_them() -> None:
     assert names(seen[0].frames) == ["poll", "wait()"]
     assert names(seen_from_outside(record, report)) == ["poll", "wait()"]
     assert seen_from_outside(record, None) == seen_from_outside(CrashRecord(), report) == []
+
+
+OURS = "/v/site-packages/ftforensics/_native.abi3.so"
+
+
+@pytest.mark.parametrize(
+    "on_top",
+    [
+        [],
+        [HelperFrame("nanosleep", native=True, library="/usr/lib/libc.so.6")],  # what the handler calls
+    ],
+)
+@pytest.mark.parametrize(
+    "below",
+    [
+        [HelperFrame(None, native=True, library="/usr/lib/libc.so.6")],  # py-spy cannot name the trampoline
+        [HelperFrame("__restore_rt", native=True, library="/usr/lib/libc.so.6")],
+        [],
+    ],
+)
+def test_the_handler_that_holds_a_thread_is_not_in_its_stack(
+    on_top: list[HelperFrame], below: list[HelperFrame]
+) -> None:
+    ours = [HelperFrame(name, "ftf_hold.c", 14, native=True, library=OURS) for name in ("wait_while_held", "on_hold")]
+    own = [
+        HelperFrame("poll", native=True, library="/usr/lib/libc.so.6"),
+        HelperFrame("wait", "t.py", 4),
+        HelperFrame("wrapped", native=True, library=OURS),  # a call of the job's own, further out
+        HelperFrame("main", "t.py", 9),
+    ]
+    report = HelperReport(threads=[HelperThread(8, "x", [*on_top, *ours, *below, *own])])
+    (thread,) = other_threads(CrashRecord(process=Process(tid=7)), report)
+    assert names(thread.frames) == ["poll", "wait()", "wrapped", "main()"]
+    assert thread.frames[0].library == "/usr/lib/libc.so.6"
+
+
+def test_a_thread_that_no_handler_holds_keeps_all_its_frames() -> None:
+    own = [HelperFrame(None, native=True, library="/usr/lib/libx.so"), HelperFrame("wait", "t.py", 4)]
+    report = HelperReport(threads=[HelperThread(8, "x", own)])
+    (thread,) = other_threads(CrashRecord(process=Process(tid=7)), report)
+    assert len(thread.frames) == 2
