@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
-from ftforensics.causes.blame import Blame, blame, frame_name, library_text, line_text
+from ftforensics.causes.blame import Blame, blame, frame_name, in_interpreter, library_text, line_text
 from ftforensics.model.case import Crash
 from ftforensics.model.crash import Library
 from ftforensics.model.diagnosis import Frame, Remedy
@@ -39,9 +40,12 @@ def _about_blame(crash: Crash, blamed: Blame) -> Iterator[Remedy]:
     elif blamed.frame is not None:
         yield from _about_library(crash, blamed, blamed.frame)
     elif blamed.python is not None:
+        where = line_text(blamed.python)
         yield Remedy(
-            f"The interpreter itself died at {line_text(blamed.python)}: an object was damaged earlier. "
+            f"The interpreter itself died at {where}: an object was damaged earlier. "
             "Look at the native extensions that ran before"
+            if in_interpreter(crash)
+            else f"Look at the native code that {where} called: its stack could not be followed"
         )
     else:
         yield Remedy("No frame of anybody's own code is in the stack: get a core file and look at it with gdb")
@@ -103,7 +107,8 @@ def _reinstall(library: Library, frame: Frame) -> Iterator[Remedy]:
     build = " (built for another torch or Python?)" if library.kind == "extension" and package not in _ARRAYS else ""
     command = None
     if library.how == "record":
-        command = f"pip install --force-reinstall --no-deps {package}" + (f"=={version}" if version else "")
+        wanted = f"{package}=={version}" if version else package
+        command = f"pip install --force-reinstall --no-deps {shlex.quote(wanted)}"
     yield Remedy(f"Reinstall or rebuild {text}{build}, or try its next version", command)
 
 

@@ -21,6 +21,19 @@ def test_fires(ask: Ask) -> None:
     assert "/data/shard.bin, 4096 bytes long" in finding.summary
 
 
+def test_commands_quote_the_path(ask: Ask) -> None:
+    maps = ["7f2000000000-7f2000010000 r--s 00000000 08:01 4711     /data/a b;reboot"]
+    (finding,) = ask("file-truncated-under-mmap", bus().set(maps=maps, fault_file={**CUT, "path": "/data/a b;reboot"}))
+    assert [remedy.command for remedy in finding.remedies] == ["lsof '/data/a b;reboot'", "stat '/data/a b;reboot'"]
+
+
+def test_a_deleted_file_is_not_looked_for(ask: Ask) -> None:
+    maps = ["7f2000000000-7f2000010000 r--s 00000000 08:01 4711     /data/shard.bin (deleted)"]
+    (finding,) = ask("file-truncated-under-mmap", bus().set(maps=maps))
+    assert finding.summary == "A mapped file, deleted since, became shorter while it was in use: /data/shard.bin."
+    assert [remedy.command for remedy in finding.remedies] == [None]
+
+
 def test_a_shared_memory_file_that_is_shown_to_be_cut_fires_too(ask: Ask) -> None:
     (finding,) = ask(
         "file-truncated-under-mmap", bus(0x7F3000002000).set(fault_file={**CUT, "path": "/dev/shm/torch_1_2"})

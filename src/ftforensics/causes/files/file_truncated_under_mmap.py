@@ -33,6 +33,7 @@ left. Files in /dev/shm belong to `shm-exhausted` unless their length says other
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from ftforensics.causes.registry import Kind
@@ -41,6 +42,7 @@ from ftforensics.model.basics import Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
+from ftforensics.parsers.proc_maps import parse_mapping
 
 KIND = Kind.OWN_FAULT
 
@@ -49,8 +51,10 @@ def check(crash: Crash) -> Iterator[Finding]:
     if crash.reading.mechanism is not Mechanism.BUS_TRUNCATED_FILE:
         return
     file = crash.record.fault_file
+    mapping = parse_mapping(crash.reading.mapping or "")
+    path = (mapping.path if mapping else None) or (file.path if file else None) or "a file without a name"
+    gone = mapping is not None and mapping.deleted
     measured = file is not None and file.size is not None
-    path = (file.path if file else None) or _path(crash)
     unknown = list(crash.reading.unknown)
     if not measured:
         unknown.append(
@@ -65,23 +69,24 @@ def check(crash: Crash) -> Iterator[Finding]:
         confidence=Confidence.LIKELY,
         summary=f"A mapped file ends before the page that was touched: {path}, {file.size} bytes long."
         if file is not None and file.size is not None
-        else f"A mapped file became shorter while it was in use: {path}.",
+        else f"A mapped file{', deleted since,' if gone else ''} became shorter while it was in use: {path}.",
         supports=[*crash.reading.supports, *places(crash)],
         against=list(crash.reading.against),
         unknown=unknown,
-        remedies=[
-            Remedy(f"Find out who writes {path}; write to a new file and rename it instead", f"lsof {path}"),
-            Remedy(
-                "Compare with the time of the crash: changed shortly before it, the file was cut under the job; long "
-                "before, the program maps more than the file holds",
-                f"stat {path}",
-                settles=True,
-            ),
-        ],
+        remedies=_remedies(path, gone),
     )
 
 
-def _path(crash: Crash) -> str:
-    mapping = crash.reading.mapping or ""
-    fields = mapping.split(None, 5)
-    return fields[5] if len(fields) > 5 else "a file without a name"
+def _remedies(path: str, gone: bool) -> list[Remedy]:
+    writer = f"Find out who writes {path}; write to a new file and rename it instead"
+    if gone:  # nothing can be asked about it any more
+        return [Remedy(writer)]
+    return [
+        Remedy(writer, f"lsof {shlex.quote(path)}"),
+        Remedy(
+            "Compare with the time of the crash: changed shortly before it, the file was cut under the job; long "
+            "before, the program maps more than the file holds",
+            f"stat {shlex.quote(path)}",
+            settles=True,
+        ),
+    ]
