@@ -29,6 +29,7 @@ _PLUMBING_LIBRARIES = re.compile(
     """,
     re.VERBOSE,
 )
+_INTERPRETER = re.compile(r"libpython\d|python(\d(\.\d+)?)?$")
 _BORDERS = ((re.compile(r"_ctypes\."), "ctypes"), (re.compile(r"_cffi_backend\."), "cffi"))
 # Here Python code runs again: whatever stands further out is the caller of that code.
 EVAL = re.compile(r"_?PyEval_(EvalFrame|Vector)")
@@ -37,7 +38,7 @@ _PLUMBING_NAMES = re.compile(
     r"(__)?(libc_)?(malloc|free|cfree|calloc|realloc|abort|raise|memcpy|memmove|memset|memcmp|strlen|strcmp|strcpy)"
     r"(_chk)?$|operator (new|delete)(\[\])?$|std::terminate$|__cxa_|__gxx_|_Unwind_|__stack_chk_fail$|__assert_fail"
     r"|(__)?pthread_kill|__GI_|gsignal$|__libc_message|malloc_printerr$|munmap_chunk$|_int_(free|malloc|realloc|memalign)"
-    r"|__fortify_fail|__chk_fail$|__restore_rt$|__ubsan_|__asan_"
+    r"|__fortify_fail|__chk_fail$|std::__(glibcxx_assert_fail|replacement_assert|throw_\w+)$|__restore_rt$|__ubsan_|__asan_"
 )
 _TORCH_LIBRARIES = re.compile(r"lib(torch|c10)(_\w+)?\.so")
 # The way from torch's Python call to a kernel, and the loops that a kernel is handed to. A kernel is at::native::*.
@@ -71,7 +72,7 @@ def _native(crash: Crash) -> int | None:
     dispatch: int | None = None
     for index, frame in enumerate(crash.native):
         # The target of a wild call is where it went, not who sent it there. A guessed frame accuses nobody.
-        if frame.library is None or (index == 0 and crash.reading.access == "exec") or frame.trust == "scan":
+        if frame.library is None or (index == 0 and _arrived(crash)) or frame.trust == "scan":
             continue
         if runs_python(frame):
             break
@@ -84,6 +85,20 @@ def _native(crash: Crash) -> int | None:
         # An extension that called torch: what was handed over is its matter only when no torch frame stands before.
         return index if torch or dispatch is None else dispatch
     return dispatch
+
+
+def _arrived(crash: Crash) -> bool:
+    """Did a wild call reach its target? Some targets the processor refuses before that, and stays at the call."""
+    pc = crash.record.registers.pc if crash.record.registers else None
+    return crash.reading.access == "exec" and (pc is None or pc == crash.reading.address)
+
+
+def in_interpreter(crash: Crash) -> bool:
+    """Did the interpreter's own code fail, by frames that are no guesses?"""
+    for frame in crash.native:
+        if frame.trust != "scan" and frame.library is not None and _INTERPRETER.match(file_name(frame)):
+            return True
+    return False
 
 
 def runs_python(frame: Frame) -> bool:
@@ -157,6 +172,8 @@ def blame_text(crash: Crash) -> str | None:
         where = line_text(blamed.python)
         if blamed.border is not None:
             return f"a {blamed.border} call at {where}"
-        return f"the interpreter at {where}" if crash.native else where
+        if in_interpreter(crash):
+            return f"the interpreter at {where}"
+        return f"native code below {where}" if crash.native else where
     top = next((frame for frame in crash.native if frame.library is not None), None)
     return frame_name(top) if top is not None else None

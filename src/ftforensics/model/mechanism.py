@@ -35,6 +35,14 @@ class Mechanism(str, Enum):
     KILLED = "killed"
 
 
+class Uncovered(str, Enum):
+    """What the hardware or the kernel refused where no `Mechanism` covers it: those words are public and stay few."""
+
+    MISALIGNED = "misaligned access"
+    FLOATING_POINT = "floating-point trap"
+    NO_HUGE_PAGE = "no huge page"
+
+
 class Operand(msgspec.Struct, frozen=True):
     """The memory operand of the faulting instruction.
 
@@ -53,9 +61,10 @@ class MechanismReading(msgspec.Struct, frozen=True):
     mechanism: None when the record does not say enough; address: the address in question, which for a
     non-canonical access is computed (the kernel reports 0); access: "read", "write", "exec" or None;
     mapping: the line of /proc/PID/maps that holds the address; feature: the CPU flag (name as in /proc/cpuinfo) that
-    an illegal instruction needs; sp_at_guard: the stack pointer itself has reached the guard area, and the
-    faulting instruction addresses memory through it; deliberate_trap: the instruction exists only to raise this signal
-    (ud2, brk), which a compiler puts where the program must not go on.
+    an illegal instruction needs; plain: what happened in half a sentence, where that says more than the word;
+    uncovered: set only when mechanism is None; sp_at_guard: the stack pointer itself has reached the guard area, and
+    the faulting instruction addresses memory through it; deliberate_trap: the instruction exists only to raise this
+    signal (ud2, brk), which a compiler puts where the program must not go on.
     """
 
     mechanism: Mechanism | None = None
@@ -65,6 +74,8 @@ class MechanismReading(msgspec.Struct, frozen=True):
     instruction: str | None = None
     mapping: str | None = None
     feature: str | None = None
+    plain: str | None = None
+    uncovered: Uncovered | None = None
     sp_at_guard: bool = False
     deliberate_trap: bool = False
     supports: tuple[Cite, ...] = ()

@@ -371,6 +371,8 @@ def _two_byte(stream: _Bytes, prefixes: _Prefixes, opcode: int) -> Instruction:
         pop = opcode in (0xA1, 0xA9)
         extra = (_PUSH,) if push else (_POP,) if pop else ()
         return _finish(stream, None, None, extra=extra, stack=push or pop, privileged=opcode in _PRIVILEGED_0F)
+    if opcode == 0xB9:
+        prefixes.address32 = False  # clang's ubsantrap is `67 0f b9 40 NN`; ud1 touches no memory, whatever it names
     modrm = _ModRM(stream, prefixes)
     if opcode in _IMMEDIATE_0F:
         stream.skip(1)

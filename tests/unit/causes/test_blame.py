@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ftforensics.causes.blame import blame, blame_text, is_plumbing
+from ftforensics.model.basics import Address
 from ftforensics.model.case import Crash, PythonFrame
-from ftforensics.model.crash import CrashRecord
+from ftforensics.model.crash import CrashRecord, Registers
 from ftforensics.model.diagnosis import Frame
 from ftforensics.model.mechanism import MechanismReading
 
@@ -88,6 +90,19 @@ def test_the_table(stack: list[str], text: str) -> None:
 def test_a_call_into_nowhere_blames_the_caller() -> None:
     assert blame_text(crash("x:table", "ext:dispatch", access="exec")) == "dispatch (_ext.so)"
     assert blame_text(crash(":", "ext:dispatch", access="exec")) == "dispatch (_ext.so)"
+
+
+def test_a_call_that_the_processor_refused_is_the_callers_own() -> None:
+    """Through a value that is no address the call never arrives: the program counter is still at the call."""
+    refused = msgspec.structs.replace(
+        crash("x:table", "ext:dispatch", access="exec"), record=CrashRecord(registers=Registers(pc=Address(0x7F00)))
+    )
+    assert blame_text(refused) == "table (libx.so)"
+
+
+def test_only_frames_that_are_no_guesses_accuse_the_interpreter() -> None:
+    guessed = crash("py:_Py_dict_lookup", "py:_PyEval_EvalFrameDefault", trust="scan")
+    assert blame_text(guessed) == "native code below b.py:8 in crash()"
 
 
 def test_a_thread_of_plumbing_alone_names_the_top_frame() -> None:

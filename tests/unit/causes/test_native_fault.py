@@ -38,6 +38,39 @@ def test_the_abort_message_is_in_the_sentence(ask: Ask) -> None:
     assert "n == 8" in finding.summary and "check_ranks" in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "remedy"),
+    [
+        (CrashText().signal(8, "SIGFPE", 3, "FPE_FLTDIV", address=PC), "with traps enabled", "feenableexcept"),
+        (CrashText().signal(7, "SIGBUS", 1, "BUS_ADRALN", address=0x7F2000002001), "misaligned", "alignment"),
+        (
+            CrashText()
+            .signal(7, "SIGBUS", 2, "BUS_ADRERR", address=0x7F3000002000)
+            .set(maps=["7f3000000000-7f3000200000 rw-p 00000000 00:0f 9   /anon_hugepage (deleted)"]),
+            "no huge page",
+            "nr_hugepages",
+        ),
+    ],
+)
+def test_what_no_mechanism_word_covers(ask: Ask, text: CrashText, said: str, remedy: str) -> None:
+    (finding,) = ask("native-fault", text, "step_kernel")
+    assert said in finding.summary and remedy in finding.remedies[0].text
+
+
+def test_a_smashed_stack_is_told(ask: Ask) -> None:
+    text = CrashText().signal(11, "SIGSEGV", 0x80, "SI_KERNEL", address=0, trap=13).code(b"\xc3")
+    (finding,) = ask("native-fault", text, "copy_name", "main")
+    assert finding.summary == (
+        "SIGSEGV in copy_name (libx.so): return to a value that cannot be an address: the stack was overwritten."
+    )
+
+
+def test_an_assertion_that_was_not_recorded_is_in_the_log(ask: Ask) -> None:
+    text = CrashText().signal(6, "SIGABRT", -6, "SI_TKILL", sender=4242)
+    (finding,) = ask("native-fault", text, "raise", "abort", "std::__glibcxx_assert_fail(char const*)", "pick")
+    assert "pick" in finding.summary and "job's log" in finding.remedies[0].text
+
+
 def test_a_call_through_null_names_the_caller(ask: Ask) -> None:
     (finding,) = ask("native-fault", CrashText().segv(0, "exec").registers(pc=0), "?", "launch")
     assert "launch" in finding.summary

@@ -25,6 +25,13 @@ def test_fires(ask: Ask) -> None:
     assert finding.unknown[0].source == "stderr"
 
 
+def test_the_interpreter_that_faults_while_it_gives_up(ask: Ask) -> None:
+    """As it was recorded with 3.12.1 and 3.13.0: the signal is SIGSEGV then, and Python has printed its reason."""
+    frames = ("_PyObject_Free", "_PyFaulthandler_Fini", "fatal_error", "_Py_FatalErrorFunc")
+    (finding,) = ask("python-fatal-error", CrashText().segv(0x10, "read"), *frames, library=PYTHON)
+    assert finding.confidence is Confidence.LIKELY and "without the GIL" in finding.summary
+
+
 @pytest.mark.parametrize(
     ("text", "frames", "library"),
     [

@@ -39,6 +39,20 @@ def test_a_c_library_that_calls_abort_is_named(ask: Ask) -> None:
     assert "nothing faulted" not in finding.summary
 
 
+def test_terminate_without_an_exception_names_who_called_it(ask: Ask) -> None:
+    (finding,) = ask("raised-by-program", raised(), *ABORT, "std::terminate()", "watch(int)")
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary.startswith("std::terminate() was called by watch (libx.so)")
+    assert finding.summary.endswith("no exception is recorded.")
+    assert any("std::thread" in remedy.text for remedy in finding.remedies)
+
+
+def test_a_pure_virtual_call_is_explained(ask: Ask) -> None:
+    (finding,) = ask("raised-by-program", raised(), *ABORT, "std::terminate()", "__cxa_pure_virtual", "Base::Base()")
+    assert "Base::Base (libx.so)" in finding.summary
+    assert any("pure virtual" in remedy.text for remedy in finding.remedies)
+
+
 def test_a_handler_that_raises_again_what_it_caught_is_no_request(ask: Ask) -> None:
     chain = [{"address": "0x7f0000001200", "library": "/usr/lib/libx.so", "offset": "0x1200"}]
     text = raised(11, "SIGSEGV").set(handlers=[{"signal": "SIGSEGV", "ours": True, "previous": chain}])
@@ -54,7 +68,7 @@ def test_a_handler_that_raises_again_what_it_caught_is_no_request(ask: Ask) -> N
         (raised().set(abort_message={"text": "free(): invalid pointer\n", "source": "glibc"}), (*ABORT, "f")),
         (raised().set(abort_message={"text": "*** stack smashing detected ***", "source": "glibc"}), (*ABORT, "f")),
         (raised(), (*ABORT, "__assert_fail", "f")),
-        (raised(), (*ABORT, "std::terminate()", "f")),
+        (raised(), (*ABORT, "std::terminate()", "__cxa_throw", "f")),
         (raised(), (*ABORT, "fatal_error", "Py_FatalError")),
         (raised().set(process={"pid": None}), (*ABORT, "os_abort")),
     ],

@@ -47,6 +47,16 @@ def test_an_access_beside_the_stack_pointer_is_not_proven(ask: Ask) -> None:
     assert finding.confidence is Confidence.LIKELY
 
 
+def test_one_large_frame_is_no_recursion(ask: Ask) -> None:
+    stack = "7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]"
+    sp = 0x7FFD00000000 - (9 << 20)
+    text = CrashText().segv(sp + 8, "write").registers(sp=sp).code(b"\xc6\x03\x01").set(maps=[stack])
+    (finding,) = ask("thread-stack-overflow", text, "load_all")
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == "The main thread ran out of stack: one call wanted 9.0 MiB of it."
+    assert finding.remedies[0].text == "Take the large array or alloca of load_all (libx.so) off the stack"
+
+
 def test_the_remedy_fits_the_thread(ask: Ask) -> None:
     (main,) = ask("thread-stack-overflow", overflow())
     text = overflow()

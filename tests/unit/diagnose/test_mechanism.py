@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from ftforensics.diagnose.mechanism import read_mechanism
 from ftforensics.model.diagnosis import Frame
-from ftforensics.model.mechanism import Mechanism, MechanismReading
+from ftforensics.model.mechanism import Mechanism, MechanismReading, Uncovered
 from ftforensics.wire.record import ReadRecord, read_record
-from synth.crash_record import PC, STACK, THREAD_GUARD, THREAD_STACK, CrashText
+from synth.crash_record import PC, STACK, TEXT, THREAD_GUARD, THREAD_STACK, CrashText
 
 LOAD = b"\x48\x8b\x40\x28"  # mov rax,[rax+0x28]
 STORE = b"\x89\x03"  # mov [rbx],eax
@@ -126,6 +128,40 @@ def test_a_privileged_instruction() -> None:
 def test_a_misaligned_vector_access_is_no_bad_address() -> None:
     reading = read(protection(b"\x0f\x29\x40\x10", rax=0x7F1000800008))  # movaps [rax+0x10],xmm0
     assert reading.mechanism is None and "16 divides" in texts(reading)
+    assert reading.uncovered is Uncovered.MISALIGNED and "not aligned to 16" in str(reading.plain)
+
+
+STACK_WORD = base64.b64encode(bytes.fromhex("4141414141414141") + bytes(8)).decode()
+
+
+def test_a_return_to_what_is_no_address() -> None:
+    """What a smashed stack looks like: `ret` itself is refused, at the address of the return."""
+    stack = {"start": "0x7ffd00010000", "data": STACK_WORD, "redacted": True}
+    reading = read(protection(b"\xc3").set(stack=stack))
+    assert (reading.mechanism, reading.address, reading.access) == (Mechanism.NON_CANONICAL, 0x4141414141414141, "exec")
+    assert "return" in str(reading.plain) and "stack was overwritten" in str(reading.plain)
+    # redaction writes zeros where the value was: then it is not known
+    zeroed = {**stack, "data": base64.b64encode(bytes(16)).decode()}
+    reading = read(protection(b"\xc3").set(stack=zeroed))
+    assert (reading.mechanism, reading.address) == (Mechanism.NON_CANONICAL, None)
+
+
+@pytest.mark.parametrize("code", [b"\xff\x50\x10", b"\xff\x60\x10"])  # call, jmp [rax+0x10]
+def test_a_call_through_memory_that_holds_no_address(code: bytes) -> None:
+    reading = read(protection(code, rax=0x7F1000800000))
+    assert (reading.mechanism, reading.access) == (Mechanism.NON_CANONICAL, "exec")
+    assert "[rax+0x10] = 0x7f1000800010" in texts(reading)
+
+
+def test_a_software_interrupt_is_the_kernels() -> None:
+    """Also with a register that no pointer can have: it has nothing to do with this."""
+    reading = read(protection(b"\xcd\x81", rbx=0x6D6F632E656C7078))
+    assert reading.mechanism is Mechanism.ILLEGAL_INSTRUCTION
+
+
+def test_an_instruction_without_memory_blames_no_register() -> None:
+    reading = read(protection(b"\x90", rbx=0x6D6F632E656C7078))
+    assert reading.mechanism is None and reading.unknown
 
 
 def test_a_stack_segment_fault_comes_as_sigbus() -> None:
@@ -171,6 +207,31 @@ def test_without_the_instruction_it_is_less_sure() -> None:
     assert reading.mechanism is Mechanism.STACK_OVERFLOW and not reading.sp_at_guard
 
 
+def large_frame(sp: int = MAIN_LOW - (9 << 20), address: int | None = None, limit: int | None = 8 << 20) -> CrashText:
+    text = CrashText().segv(sp + 64 if address is None else address, "write").registers(sp=sp).code(b"\xc6\x03\x01")
+    return text.set(maps=[TEXT, STACK], limits={"stack": limit})
+
+
+def test_one_frame_larger_than_the_stack() -> None:
+    reading = read(large_frame())
+    assert reading.mechanism is Mechanism.STACK_OVERFLOW and not reading.sp_at_guard
+    assert reading.plain == "one call wanted 9.0 MiB of it"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        large_frame(limit=None),
+        large_frame(limit=64 << 20),  # it could still have grown
+        large_frame(sp=0x7F1000000000),  # garbage: terabytes away
+        large_frame(address=MAIN_LOW - (10 << 20)),  # below the stack pointer
+        large_frame(sp=MAIN_LOW + 0x10000, address=MAIN_LOW - (9 << 20)),  # a stray pointer, the stack is healthy
+    ],
+)
+def test_a_stray_pointer_below_the_stack_is_no_large_frame(text: CrashText) -> None:
+    assert read(text).mechanism is Mechanism.WILD_WRITE
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -210,11 +271,24 @@ def test_a_file_on_disk_and_a_file_in_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/memfd:torch (deleted)", "/dev/zero (deleted)", "/SYSV00000000 (deleted)", "/dev/shm/x (deleted)"]
+    ("path", "word"),
+    [
+        ("/dev/zero (deleted)", Mechanism.BUS_SHM_FULL),
+        ("/SYSV00000000 (deleted)", Mechanism.BUS_SHM_FULL),
+        ("/dev/shm/x (deleted)", Mechanism.BUS_SHM_FULL),
+        ("/memfd:torch (deleted)", Mechanism.BUS_TRUNCATED_FILE),  # no limit that could be reached
+    ],
 )
-def test_memory_files_by_their_names(path: str) -> None:
+def test_memory_files_by_their_names(path: str, word: Mechanism) -> None:
     maps = [f"7f3000000000-7f3000010000 rw-s 00000000 00:01 9   {path}"]
-    assert read(bus(0x7F3000002000).set(maps=maps)).mechanism is Mechanism.BUS_SHM_FULL
+    assert read(bus(0x7F3000002000).set(maps=maps)).mechanism is word
+
+
+@pytest.mark.parametrize("path", ["/data/a b; rm -rf x.bin", "/data/$(reboot)"])
+def test_a_command_quotes_the_path_that_it_names(path: str) -> None:
+    maps = [f"7f3000000000-7f3000010000 rw-s 00000000 08:01 9   {path}"]
+    (gap,) = read(bus(0x7F3000002000).set(maps=maps)).unknown
+    assert gap.grant == f"stat '{path}'"
 
 
 def test_the_files_length_decides_where_it_is_known() -> None:
@@ -246,12 +320,28 @@ def test_lost_memory() -> None:
     assert reading.mechanism is Mechanism.BUS_HARDWARE and "4096 bytes" in texts(reading)
 
 
-@pytest.mark.parametrize(
-    "text", [bus(0x7F1000900000), bus(0x10), bus(0x7F2000002000).set(maps=None), bus(0x7F2000002001, 1, "BUS_ADRALN")]
-)
+@pytest.mark.parametrize("text", [bus(0x7F1000900000), bus(0x10), bus(0x7F2000002000).set(maps=None)])
 def test_a_bus_error_that_no_file_explains_has_no_word(text: CrashText) -> None:
     reading = read(text)
     assert reading.mechanism is None and reading.unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (bus(0x7F2000002001, 1, "BUS_ADRALN"), Uncovered.MISALIGNED),
+        (
+            bus(0x7F3000002000).set(
+                maps=["7f3000000000-7f3000200000 rw-p 00000000 00:0f 9   /anon_hugepage (deleted)"]
+            ),
+            Uncovered.NO_HUGE_PAGE,
+        ),
+        (CrashText().signal(8, "SIGFPE", 3, "FPE_FLTDIV", address=PC, trap=19), Uncovered.FLOATING_POINT),
+    ],
+)
+def test_what_no_word_covers_is_told_all_the_same(text: CrashText, what: Uncovered) -> None:
+    reading = read(text)
+    assert reading.mechanism is None and reading.uncovered is what and reading.plain
 
 
 def test_illegal_instructions() -> None:
@@ -278,6 +368,9 @@ def abort(message: str | None = None) -> CrashText:
     return text.set(abort_message={"text": message, "source": "glibc"} if message else None)
 
 
+CAUGHT = {"type": "St9bad_alloc", "what": "std::bad_alloc"}
+
+
 @pytest.mark.parametrize(
     ("text", "functions", "word"),
     [
@@ -285,7 +378,13 @@ def abort(message: str | None = None) -> CrashText:
         (abort("python: a.c:1: f: Assertion `x' failed.\n"), (), Mechanism.ABORT_ASSERT),
         (abort(), ("raise", "abort", "__assert_fail"), Mechanism.ABORT_ASSERT),
         (abort(), ("raise", "abort", "__libc_message", "malloc_printerr"), Mechanism.ABORT_HEAP),
-        (abort(), ("raise", "abort", "std::terminate()"), Mechanism.ABORT_CXX_EXCEPTION),
+        (abort(), ("raise", "abort", "std::terminate()", "__cxa_throw", "f"), Mechanism.ABORT_CXX_EXCEPTION),
+        # a std::thread that nobody joined: no exception anywhere
+        (abort(), ("raise", "abort", "std::terminate()", "std::thread::~thread()", "f"), Mechanism.ABORT_OTHER),
+        (abort().set(cxx_exception=CAUGHT), ("raise", "abort", "std::terminate()"), Mechanism.ABORT_CXX_EXCEPTION),
+        # abort() in a handler that has caught an exception
+        (abort().set(cxx_exception=CAUGHT), ("raise", "abort", "f"), Mechanism.ABORT_OTHER),
+        (abort(), ("raise", "abort", "std::__glibcxx_assert_fail(char const*)", "f"), Mechanism.ABORT_ASSERT),
         (
             abort().set(cxx_exception={"type": "St9bad_alloc", "what": "std::bad_alloc"}),
             (),
@@ -309,6 +408,22 @@ def abort(message: str | None = None) -> CrashText:
 )
 def test_aborts(text: CrashText, functions: tuple[str, ...], word: Mechanism) -> None:
     assert read(text, *functions).mechanism is word
+
+
+@pytest.mark.parametrize("terminate", [None, "std::terminate()"])
+def test_a_throw_below_a_runtime_without_names(terminate: str | None) -> None:
+    """A stripped libstdc++, as distributions ship it: an exception that left a noexcept function."""
+    runtime = ("libstdc++.so.6.0.30", "libgcc_s.so.1")
+    frames = [Frame(function="abort", library="/lib/libc.so.6"), Frame(library=f"/lib/{runtime[0]}")]
+    frames += [Frame(function=terminate, library=f"/lib/{runtime[0]}"), Frame(library=f"/lib/{runtime[1]}")]
+    frames += [Frame(function="_Unwind_RaiseException", library=f"/lib/{runtime[1]}"), Frame(function="f")]
+    reading = read_record(abort().data())
+    assert isinstance(reading, ReadRecord)
+    assert read_mechanism(reading.record, frames).mechanism is Mechanism.ABORT_CXX_EXCEPTION
+    # somebody's own code in between: he called abort(), whatever stands further out
+    frames.insert(1, Frame(function="give_up", library="/usr/lib/libx.so"))
+    if terminate is None:
+        assert read_mechanism(reading.record, frames).mechanism is Mechanism.ABORT_OTHER
 
 
 @pytest.mark.parametrize("code", [(0, "SI_USER"), (-1, "SI_QUEUE"), (-6, "SI_TKILL")])

@@ -60,7 +60,7 @@ def test_stack_and_string_instructions_have_operands_too() -> None:
     assert [(o.text, o.access) for o in copy.operands] == [("[rsi]", "read"), ("[rdi]", "write")]
 
 
-@pytest.mark.parametrize("code", ["0f 0b", "cc", "0f b9 00", "0f ff 00"])
+@pytest.mark.parametrize("code", ["0f 0b", "cc", "0f b9 00", "0f ff 00", "67 0f b9 40 0b"])
 def test_traps(code: str) -> None:
     instruction = decode(bytes.fromhex(code))
     assert instruction is not None and instruction.trap

@@ -13,6 +13,8 @@ well and are causes of their own. It is proven when the kernel filled in the sen
 `os.abort`, `os.kill` or `signal.raise_signal` is on the stack; those serve nobody but a Python program. A call of C's
 `abort` or `raise` is likely: a signal handler of a library may have raised again what it had caught.
 
+`std::terminate()` with no exception thrown counts here too: a `std::thread` that nobody joined, a pure virtual call.
+
 ## What to do
 
 1. Read what the program wrote to stderr before: libraries say there why they give up.
@@ -35,7 +37,7 @@ from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame, frame_name, line_text, runs_python
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import PYTHON_FATAL, find_function, frame_text, places, plain_name
+from ftforensics.causes.stack import PYTHON_FATAL, TERMINATE, find_function, frame_text, places, plain_name
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -54,7 +56,9 @@ _PYTHON = {
     "os_kill_impl": "os.kill()",
     "os_killpg": "os.killpg()",
 }
-_C = ("abort", "raise", "gsignal", "kill", "killpg", "pthread_kill", "tgkill", "sigqueue")
+_C = ("abort", "raise", "gsignal", "kill", "killpg", "pthread_kill", "tgkill", "sigqueue", *TERMINATE)
+# How people know the function behind the symbol.
+_SAID = {"gsignal": "raise", **dict.fromkeys(TERMINATE, "std::terminate")}
 
 
 def check(crash: Crash) -> Iterator[Finding]:
@@ -80,6 +84,8 @@ def check(crash: Crash) -> Iterator[Finding]:
     else:
         # C code may raise a signal again after it has caught a real one.
         doubt = "nothing faulted" if asked[2] else "no fault is recorded"
+        if asked[0] == "std::terminate()":
+            doubt = "no exception is recorded"
         summary = f"{asked[0]} was called{_by_whom(crash)}: the program ended itself with {name}; {doubt}."
     by_kernel = signal.code in (_SI_USER, _SI_TKILL)
     supports = [*crash.reading.supports]
@@ -93,6 +99,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         against=list(crash.reading.against),
         remedies=[
             Remedy("Read what was written to stderr before it: who gives up on purpose usually says why"),
+            *_about_terminate(crash),
             *_look(crash),
         ],
     )
@@ -120,7 +127,7 @@ def _request(crash: Crash) -> tuple[str, Cite, bool] | None:
         if name in _PYTHON and "python" in (frame.library or ""):
             return _PYTHON[name], cite, True
         if name in _C:
-            found = f"{'raise' if name == 'gsignal' else name}()", cite, False
+            found = f"{_SAID.get(name, name)}()", cite, False
     return found
 
 
@@ -132,6 +139,19 @@ def _by_whom(crash: Crash) -> str:
         return ""
     through = f" through {blamed.border}" if blamed.border else ""
     return f"{through} at {line_text(blamed.python)}"
+
+
+def _about_terminate(crash: Crash) -> Iterator[Remedy]:
+    if find_function(crash, ("__cxa_pure_virtual",), depth=16) is not None:
+        yield Remedy(
+            "A pure virtual function was called: look for a virtual call in a constructor or destructor, or on an "
+            "object that was already gone"
+        )
+    elif find_function(crash, TERMINATE, depth=16) is not None:
+        yield Remedy(
+            "Look for a std::thread that was destroyed before join() or detach(), or an exception that left a noexcept "
+            "function"
+        )
 
 
 def _look(crash: Crash) -> Iterator[Remedy]:

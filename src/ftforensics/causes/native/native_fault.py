@@ -45,7 +45,7 @@ from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import places
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
-from ftforensics.model.mechanism import Mechanism
+from ftforensics.model.mechanism import Mechanism, Uncovered
 
 KIND = Kind.RESIDUAL
 _FAULTS = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS")
@@ -75,6 +75,19 @@ _WITH_ADDRESS = (
     Mechanism.WILD_READ, Mechanism.WILD_WRITE, Mechanism.WILD_CALL, Mechanism.NON_CANONICAL,
     Mechanism.WRITE_TO_READONLY, Mechanism.EXECUTE_DATA,
 )  # fmt: skip
+
+_UNCOVERED = {
+    Uncovered.MISALIGNED: Remedy(
+        "Look for a pointer cast to a type that wants more alignment, or a buffer from an allocator that gives less: "
+        "-fsanitize=alignment names the line"
+    ),
+    Uncovered.FLOATING_POINT: Remedy(
+        "Find who enabled floating-point traps (feenableexcept, _mm_setcsr): without them the result is inf or nan"
+    ),
+    Uncovered.NO_HUGE_PAGE: Remedy(
+        "Reserve more huge pages (vm.nr_hugepages), or map the memory without MAP_HUGETLB", "grep Huge /proc/meminfo"
+    ),
+}
 
 
 def check(crash: Crash) -> Iterator[Finding]:
@@ -107,6 +120,9 @@ def _said(crash: Crash) -> str | None:
         return " ".join(message.split())[:300].rstrip(".")
     if crash.record.signal is not None and crash.record.signal.via is not None:
         return "raised again by another library's handler; the first fault was not seen"
+    if crash.reading.plain is not None:
+        at = f", {address}" if word in _WITH_ADDRESS and address is not None else ""
+        return crash.reading.plain + at
     if word is None:
         return None
     if crash.reading.deliberate_trap:
@@ -122,7 +138,10 @@ def _remedies(crash: Crash) -> list[Remedy]:
     if crash.reading.mechanism is Mechanism.BUS_HARDWARE:
         return [Remedy("Take the node out of service and have its memory tested", "dmesg | grep -i 'hardware error'")]
     if crash.reading.mechanism is Mechanism.ABORT_ASSERT:
-        return [Remedy("Read the assertion: it names the file, the line and the condition that did not hold")]
+        where = "" if crash.record.abort_message else " in the job's log"
+        return [Remedy(f"Read the assertion{where}: it names the file, the line and the condition that did not hold")]
+    if crash.reading.uncovered is not None:
+        return [_UNCOVERED[crash.reading.uncovered], *advice(crash)]
     if crash.reading.deliberate_trap:
         return [Remedy("Read what was printed before it: such a trap stands behind a failed check"), *advice(crash)]
     return advice(crash)

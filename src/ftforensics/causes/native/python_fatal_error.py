@@ -56,8 +56,14 @@ _REASONS = {
 }
 
 
+# Since 3.12 a fatal error on a thread without the GIL faults before it aborts, when faulthandler was ever used (also by
+# us): fatal_error calls _PyFaulthandler_Fini, whose PyMem_Free wants a thread state. Seen with 3.12.1 and 3.13.0.
+_GIVING_UP = "_PyFaulthandler_Fini"
+
+
 def check(crash: Crash) -> Iterator[Finding]:
-    if crash.reading.mechanism is not Mechanism.ABORT_OTHER:
+    giving_up = any(plain_name(frame) == _GIVING_UP for frame in crash.native[:4] if frame.trust != "scan")
+    if crash.reading.mechanism is not Mechanism.ABORT_OTHER and not giving_up:
         return
     found: Cite | None = None
     reason: str | None = None
@@ -72,6 +78,8 @@ def check(crash: Crash) -> Iterator[Finding]:
         if name in PYTHON_FATAL:
             found = found or Cite("crash", f"native.frames[{index}]", frame_text(frame))
         reason = reason or _REASONS.get(name)
+    if giving_up:
+        reason = reason or "on a thread without the GIL, so that the interpreter faulted before it could abort"
     if found is None:
         return
     where = _where(crash)

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.blame import line_text
+from ftforensics.causes.blame import blame_text, line_text
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import longest_repeat, places, plain_name
 from ftforensics.model.basics import Cite
@@ -63,19 +63,19 @@ def check(crash: Crash) -> Iterator[Finding]:
     if python:
         supports.append(Cite("crash", "python", f"{python[0]} is on the stack {python[1]} times"))
     supports += places(crash)
-    repeated = python or native
+    repeated, large = python or native, crash.reading.plain
     process = crash.record.process
     main = process is not None and process.main_thread
     yield Finding(
         cause="thread-stack-overflow",
         confidence=Confidence.PROVEN if proven else Confidence.LIKELY,
         summary=f"{'The main thread' if main else 'A thread'} ran out of stack"
-        + (f", recursing in {repeated[0]}." if repeated else "."),
+        + (f", recursing in {repeated[0]}." if repeated else f": {large}." if large else "."),
         supports=supports,
         against=list(crash.reading.against),
         unknown=list(crash.reading.unknown),
         remedies=[
-            Remedy(f"Stop the recursion in {repeated[0]}" if repeated else "Look for recursion in the stack below"),
+            Remedy(_cure(crash, repeated[0] if repeated else None)),
             Remedy("If the depth is meant, give the stack more room", "ulimit -s unlimited")
             if main
             else Remedy(
@@ -83,3 +83,12 @@ def check(crash: Crash) -> Iterator[Finding]:
             ),
         ],
     )
+
+
+def _cure(crash: Crash, repeated: str | None) -> str:
+    if repeated is not None:
+        return f"Stop the recursion in {repeated}"
+    if crash.reading.plain is not None:
+        where = blame_text(crash)
+        return f"Take the large array or alloca{f' of {where}' if where else ''} off the stack"
+    return "Look for recursion in the stack below"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 from ftforensics.diagnose.mechanism.fault import TRAP_STACK_SEGMENT, read_general_protection
 from ftforensics.diagnose.mechanism.machine import Machine, mapping_cite
 from ftforensics.diagnose.mechanism.origin import SI_KERNEL
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.crash import CrashRecord
-from ftforensics.model.mechanism import Mechanism, MechanismReading
+from ftforensics.model.mechanism import Mechanism, MechanismReading, Uncovered
 from ftforensics.parsers.proc_maps import Mapping
 
 ADRALN, ADRERR, OBJERR, MCEERR_AR, MCEERR_AO = 1, 2, 3, 4, 5
@@ -32,8 +34,9 @@ def read_bus(record: CrashRecord, machine: Machine) -> MechanismReading:
             None,
             signal.address,
             signal.access,
+            plain=f"a misaligned access to {signal.address}",
+            uncovered=Uncovered.MISALIGNED,
             supports=(cite,),
-            unknown=(Gap("crash", "a misaligned access, which no mechanism word covers"),),
         )
     if signal.address is None:
         return MechanismReading(supports=(cite,), unknown=(Gap("crash", "the record holds no fault address"),))
@@ -65,7 +68,10 @@ def _file(record: CrashRecord, mapping: Mapping, cite: Cite) -> MechanismReading
     unknown: list[Gap] = []
     against: list[Cite] = []
     memory_file = is_shared_memory(mapping)
-    word: Mechanism | None = Mechanism.BUS_SHM_FULL if memory_file else Mechanism.BUS_TRUNCATED_FILE
+    # memfd_create's files lie on a mount of the kernel's own, which has no limit to reach (mm/shmem.c,
+    # shmem_fill_super, SB_KERNMOUNT): what is missing there was cut off, or never there.
+    limited = memory_file and not mapping.path.startswith("/memfd:")
+    word: Mechanism | None = Mechanism.BUS_SHM_FULL if limited else Mechanism.BUS_TRUNCATED_FILE
     file = record.fault_file
     if mapping.path.startswith("/dev/hugepages") or mapping.path.startswith("/anon_hugepage"):
         return MechanismReading(
@@ -73,8 +79,9 @@ def _file(record: CrashRecord, mapping: Mapping, cite: Cite) -> MechanismReading
             signal.address,
             signal.access,
             mapping=mapping.text,
+            plain="no huge page was left to supply",
+            uncovered=Uncovered.NO_HUGE_PAGE,
             supports=tuple(supports),
-            unknown=(Gap("maps", "a huge page could not be supplied, which no mechanism word covers"),),
         )
     if file is not None and file.size is not None:
         beyond = offset >= -(-file.size // 4096) * 4096
@@ -92,7 +99,8 @@ def _file(record: CrashRecord, mapping: Mapping, cite: Cite) -> MechanismReading
         if file.free is not None and word is Mechanism.BUS_SHM_FULL:
             supports.append(Cite("crash", "fault_file.free", f"{file.free} bytes are free in its file system"))
     else:
-        unknown.append(Gap("file", f"how long {mapping.path} was when it happened", f"stat {mapping.path}"))
+        look = None if mapping.deleted else f"stat {shlex.quote(mapping.path)}"
+        unknown.append(Gap("file", f"how long {mapping.path} was when it happened", look))
     return MechanismReading(
         word,
         signal.address,

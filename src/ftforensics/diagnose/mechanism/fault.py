@@ -7,7 +7,7 @@ from ftforensics.diagnose.mechanism.origin import SI_KERNEL
 from ftforensics.diagnose.mechanism.stack_limit import read_stack_overflow
 from ftforensics.model.basics import Address, Cite, Gap
 from ftforensics.model.crash import CrashRecord, Signal
-from ftforensics.model.mechanism import Mechanism, MechanismReading
+from ftforensics.model.mechanism import Mechanism, MechanismReading, Uncovered
 
 TRAP_STACK_SEGMENT, TRAP_GENERAL_PROTECTION = 12, 13
 # x86 page fault error code (Intel SDM vol. 3, 4.7)
@@ -127,10 +127,40 @@ def read_general_protection(signal: Signal, machine: Machine) -> MechanismReadin
             return MechanismReading(
                 Mechanism.NON_CANONICAL, Address(target), "exec", supports=(cite, Cite("crash", "code", text))
             )
-    if instruction is not None and instruction.privileged:
+    if instruction is not None and instruction.flow is not None and (loaded := _loaded_target(machine)) is not None:
+        return loaded
+    if instruction is not None and (instruction.privileged or instruction.trap == "int"):
         text = f"{machine.instruction_bytes()} is an instruction that only the kernel may execute"
         return MechanismReading(Mechanism.ILLEGAL_INSTRUCTION, supports=(cite, Cite("crash", "code", text)))
     return _unexplained_protection(machine, cite)
+
+
+def _loaded_target(machine: Machine) -> MechanismReading | None:
+    """A return, or a call or jump through memory: the operand itself is acceptable, so what was loaded from it is not
+    (Intel SDM vol. 2, CALL, JMP, RET: #GP(0) if the target is non-canonical)."""
+    assert machine.x86 is not None
+    flow = machine.x86.flow
+    source = next((operand for operand in machine.operands() if operand.access == "read"), None)
+    if source is None or source.address is None:
+        return None
+    text = f"it {flow}s to what {source.text} = {source.address} held, which is no address the CPU accepts"
+    value = machine.word_at(source.address)
+    target = Address(value) if value is not None and not is_canonical(value) else None
+    plain = f"{flow} through a value that cannot be an address"
+    if flow == "return":
+        plain = "return to a value that cannot be an address: the stack was overwritten"
+    if target is not None:
+        text += f": {target}"
+    return MechanismReading(
+        Mechanism.NON_CANONICAL,
+        target,
+        "exec",
+        plain=plain,
+        supports=(
+            Cite("crash", "signal.code", "SI_KERNEL: the CPU gave no address; 0 stands for none"),
+            Cite("crash", "code", f"{machine.instruction_bytes()}: {text}"),
+        ),
+    )
 
 
 def _unexplained_protection(machine: Machine, cite: Cite) -> MechanismReading:
@@ -147,11 +177,16 @@ def _unexplained_protection(machine: Machine, cite: Cite) -> MechanismReading:
                 f"{operand.text} = {operand.address}"
             )
             return MechanismReading(
-                None, operand.address, operand.access, operand, supports=(cite, Cite("crash", "code", text)),
-                unknown=(Gap("crash", "a misaligned vector access, which no mechanism word covers"),),
-            )  # fmt: skip
+                None,
+                operand.address,
+                operand.access,
+                operand,
+                plain=f"a vector access to {operand.address}, which is not aligned to {instruction.alignment} bytes",
+                uncovered=Uncovered.MISALIGNED,
+                supports=(cite, Cite("crash", "code", text)),
+            )
     suspects = machine.noncanonical_registers()
-    if instruction is not None and instruction.operands and all(o.address is not None for o in machine.operands()):
+    if instruction is not None and all(operand.address is not None for operand in machine.operands()):
         return MechanismReading(
             supports=(cite,),
             unknown=(

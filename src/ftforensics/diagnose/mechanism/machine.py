@@ -31,6 +31,7 @@ class Machine:
             offset = self.pc - record.code.start
             if 0 <= offset < len(record.code.data):
                 self.code = record.code.data[offset:]
+        self.stack = record.stack
         self.x86 = x86_instruction.decode(self.code) if self.is_x86 and self.code else None
         self.arm = aarch64_instruction.decode(self.code) if self.is_aarch64 and self.code else None
 
@@ -68,6 +69,14 @@ class Machine:
             and (access not in ("read", "write") or operand.access is None or access in operand.access)
         ]
         return fitting[0] if fitting else None
+
+    def word_at(self, address: int) -> int | None:
+        """Eight bytes of the recorded stack. None where it does not reach, and for 0, which redaction writes too."""
+        if self.stack is None:
+            return None
+        at = address - self.stack.start
+        word = int.from_bytes(self.stack.data[at : at + 8], "little") if 0 <= at <= len(self.stack.data) - 8 else 0
+        return word or None
 
     def instruction_bytes(self) -> str | None:
         if not self.code:

@@ -13,7 +13,7 @@ from ftforensics.diagnose.mechanism.origin import Origin, signal_origin
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Frame
-from ftforensics.model.mechanism import Mechanism, MechanismReading
+from ftforensics.model.mechanism import Mechanism, MechanismReading, Uncovered
 
 _ILL_REASONS = {
     1: "opcode",
@@ -24,6 +24,15 @@ _ILL_REASONS = {
     6: "privileged register",
 }
 _FPE_INTDIV = 1
+# The processor computes on (inf, nan) unless somebody unmasked its traps (man 3 feenableexcept).
+_FPE_TRAPS = {
+    2: "an integer overflow",
+    3: "a floating-point division by zero, with traps enabled",
+    4: "a floating-point overflow, with traps enabled",
+    5: "a floating-point underflow, with traps enabled",
+    6: "an inexact floating-point result, with traps enabled",
+    7: "an invalid floating-point operation, with traps enabled",
+}
 
 
 def read_mechanism(record: CrashRecord, frames: Sequence[Frame]) -> MechanismReading:
@@ -114,5 +123,8 @@ def _arithmetic(record: CrashRecord, machine: Machine) -> MechanismReading:
         # x86 reports INT_MIN / -1 as the same divide error, so "by zero" would be a guess.
         return MechanismReading(Mechanism.INTEGER_DIVISION, signal.address, None, supports=tuple(supports))
     return MechanismReading(
-        supports=(cite,), unknown=(Gap("crash", "a floating-point trap, which no mechanism word covers"),)
+        address=signal.address,
+        plain=_FPE_TRAPS.get(signal.code or 0, "a floating-point trap"),
+        uncovered=Uncovered.FLOATING_POINT,
+        supports=(cite,),
     )

@@ -14,6 +14,8 @@ PAGE = 4096
 FRAME_REACH = 64 * 1024
 # The kernel keeps this much free below a growing stack (stack_guard_gap, 256 pages; mm/mmap.c since 4.12).
 GUARD_GAP = 256 * PAGE
+LARGEST_FRAME = 1 << 32  # a stack pointer further away is garbage
+RED_ZONE = 128  # bytes below the stack pointer that a function may use (System V ABI, x86-64)
 
 
 def read_stack_overflow(
@@ -25,7 +27,7 @@ def read_stack_overflow(
         return None
     stack = _stack_above(machine, address)
     if stack is None or not _belongs(sp, address, stack):
-        return None
+        return _jumped_over(record, machine, address, access, cite)
     supports = [cite, Cite("crash", "registers.sp", f"sp = {sp:#x}, {sp - address:+#x} from the fault address")]
     guard = machine.maps.at(address)
     main = stack.path == "[stack]"
@@ -53,6 +55,35 @@ def read_stack_overflow(
         # Without a guard or a limit in the record nothing shows that the stack could not have grown on.
         sp_at_guard=through_sp and sp <= stack.start + PAGE and (guard is not None or limit is not None),
         supports=tuple(supports),
+    )
+
+
+def _jumped_over(
+    record: CrashRecord, machine: Machine, address: int, access: str | None, cite: Cite
+) -> MechanismReading | None:
+    """One call moved the stack pointer below all that the main stack may become (a local array or alloca of megabytes)
+    and then touched memory between the two."""
+    sp, limit = machine.sp, record.limits.stack if record.limits else None
+    stack = machine.maps.above(address)
+    if sp is None or limit is None or stack is None or stack.path != "[stack]":
+        return None
+    if machine.maps.at(address) is not None or machine.maps.at(sp) is not None:
+        return None
+    if not (stack.start - LARGEST_FRAME <= sp < stack.end - limit and sp - RED_ZONE <= address < stack.start):
+        return None
+    size = f"{(stack.start - sp) / (1 << 20):.1f} MiB"
+    return MechanismReading(
+        Mechanism.STACK_OVERFLOW,
+        Address(address),
+        access,
+        machine.operand_near(address, access),
+        plain=f"one call wanted {size} of it",
+        supports=(
+            cite,
+            Cite("crash", "registers.sp", f"sp = {sp:#x}, {size} below the stack"),
+            mapping_cite(stack, "the stack"),
+            Cite("crash", "limits.stack", f"the soft limit (ulimit -s) is {limit // 1024} KiB"),
+        ),
     )
 
 
