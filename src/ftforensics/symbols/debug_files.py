@@ -48,6 +48,8 @@ def unpack_embedded(fd: int, elf: Elf, stack: ExitStack) -> Source | None:
     section = elf.section(".gnu_debugdata")
     if section is None or section.type == SHT_NOBITS or not 0 < section.size <= elf.size - section.offset:
         return None
+    if section.size > UNPACKED_LIMIT:  # of a sparse file, which costs nobody a disk
+        return None
     try:
         import lzma  # late: few libraries need it
     except ImportError:  # a Python built without liblzma

@@ -31,7 +31,8 @@ WORD = 0xFFFF_FFFF_FFFF_FFFF
 # kernels may use 16 or 64 KiB; linkers align the first segment to 64 KiB there, which makes the choice moot.
 PAGE = 4096
 
-TABLE_LIMIT = 8 << 20  # bytes of program or section headers; the largest real library seen has 4 KiB
+TABLE_LIMIT = 1 << 20  # bytes of program or section headers; the largest real library seen has 4 KiB
+SYMBOLS_LIMIT = 256 << 20  # bytes of one symbol table, 11 million symbols; a sparse file may claim terabytes
 NAMES_LIMIT = 1 << 20  # bytes of section names
 NOTES_LIMIT = 64 << 10  # bytes of one note segment or section
 
@@ -130,7 +131,7 @@ class Elf(msgspec.Struct, frozen=True):
     def symbol_table(self, kind: str) -> SymbolTable | None:
         wanted = {"symtab": SHT_SYMTAB, "dynsym": SHT_DYNSYM}[kind]
         for section in self.sections:
-            if section.type != wanted or section.entry_size != SYMBOL_SIZE or not section.size:
+            if section.type != wanted or section.entry_size != SYMBOL_SIZE or not 0 < section.size <= SYMBOLS_LIMIT:
                 continue
             if not 0 < section.link < len(self.sections):
                 continue

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ftforensics.symbols.elf import Elf, ElfError, read_elf
+from ftforensics.symbols.elf import SYMBOLS_LIMIT, Elf, ElfError, read_elf
 
 SOURCE = "int counter = 1; int zeroed[4096]; int exported(int x) { return x + counter + zeroed[x]; }"
 
@@ -94,6 +94,16 @@ def test_a_table_that_lies_is_none(
 ) -> None:
     path = compile_library(SOURCE)
     change_section(path, section, offset, layout, value)
+    assert headers(path).symbol_table("symtab") is None
+    assert headers(path).symbol_table("dynsym") is not None
+
+
+@pytest.mark.parametrize("size", [SYMBOLS_LIMIT + 24, 1 << 40])
+def test_a_sparse_table_of_terabytes_is_none(compile_library: Compile, size: int) -> None:
+    """The file is as long as its headers say, so that only the size itself can be doubted."""
+    path = compile_library(SOURCE)
+    change_section(path, ".symtab", 32, "<Q", size)
+    os.truncate(path, size + (1 << 20))
     assert headers(path).symbol_table("symtab") is None
     assert headers(path).symbol_table("dynsym") is not None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,8 @@ from hypothesis import strategies as st
 from ftforensics.host.host import Host
 from ftforensics.model.basics import Address
 from ftforensics.model.crash import Module
-from ftforensics.symbols.elf import ElfError, read_elf
+from ftforensics.symbols import debug_files
+from ftforensics.symbols.elf import Elf, ElfError, read_elf
 from ftforensics.symbols.resolve import Symbolizer
 
 SOURCE = "static int hidden(int x) { return x * 3; } int exported(int x) { return hidden(x) + 1; }"
@@ -108,3 +111,34 @@ def test_a_file_cut_between_the_headers_and_the_search(library: tuple[bytes, str
     (location,) = symbolizer.addresses([0x11101])
     assert (location.library, location.function) == (str(path), None)
     assert len(symbolizer.gaps()) == 1
+
+
+def test_embedded_symbols_of_terabytes_are_not_read(
+    library: tuple[bytes, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sparse file costs its author nothing; read into memory it would cost the reader the machine."""
+    plain, packed = tmp_path / "libtiny.so", tmp_path / "packed"
+    plain.write_bytes(library[0])
+    packed.write_bytes(b"x")
+    subprocess.run(["objcopy", "--add-section", f".gnu_debugdata={packed}", str(plain)], check=True)
+    content = bytearray(plain.read_bytes())
+    (start,) = struct.unpack_from("<Q", content, 40)
+    names = [section.name for section in _elf(plain).sections]
+    struct.pack_into("<Q", content, start + 64 * names.index(".gnu_debugdata") + 32, 1 << 40)
+    plain.write_bytes(content)
+    os.truncate(plain, 2 << 40)
+    asked: list[int] = []
+
+    def pread(fd: int, size: int, offset: int) -> bytes:
+        asked.append(size)
+        return os.pread(fd, min(size, 1 << 20), offset)
+
+    monkeypatch.setattr(debug_files, "os", SimpleNamespace(pread=pread))
+    with plain.open("rb") as file, ExitStack() as stack:
+        assert debug_files.unpack_embedded(file.fileno(), read_elf(file.fileno()), stack) is None
+    assert not asked
+
+
+def _elf(path: Path) -> Elf:
+    with path.open("rb") as file:
+        return read_elf(file.fileno())
