@@ -109,3 +109,10 @@ needs_cgroup_v1_memory = _needs(
     "needs root and a version 1 memory hierarchy at /sys/fs/cgroup/memory",
 )
 needs_unshare = _needs(IS_ROOT and shutil.which("unshare") is not None, "needs root and unshare (namespaces)")
+needs_frozen_disk = _needs(
+    IS_ROOT
+    and Path("/dev/loop-control").exists()
+    and all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "fsfreeze")),
+    "needs root, loop devices, mkfs.ext4 and fsfreeze",
+)
+needs_cxx = _needs(shutil.which("g++") is not None, "g++ is not installed")

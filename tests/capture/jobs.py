@@ -65,6 +65,7 @@ class Jobs:
         *arguments: str,
         install: str | None = 'ftforensics.install(helper="none")',
         flags: tuple[str, ...] = (),
+        wrap: list[str] | None = None,
         core: int = 0,
         cwd: Path | None = None,
         prepare: Callable[[], None] | None = None,
@@ -82,7 +83,7 @@ class Jobs:
                 prepare()
 
         done = subprocess.run(
-            [python.path, *flags, str(program), *arguments],
+            [*(wrap or []), python.path, *flags, str(program), *arguments],
             cwd=cwd,
             env=self.environment(environ),
             stdin=subprocess.DEVNULL,

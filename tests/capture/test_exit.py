@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 
 from conditions import Interpreter
 from jobs import CRASH, Jobs
@@ -48,3 +49,34 @@ def test_a_crash_after_the_interpreter_is_gone(python: Interpreter, jobs: Jobs) 
     assert done.status == -signal.SIGSEGV
     assert done.record["process"]["python"] == "finalized"
     assert done.paths[0].parent.parent.name == "ftforensics"  # the folder was removed at exit and is there again
+
+
+def test_an_overflow_after_the_interpreter_is_gone(python: Interpreter, jobs: Jobs) -> None:
+    """faulthandler has taken its alternate stack along."""
+    cwd = jobs.fresh()
+    (cwd / "deep.c").write_text(
+        "static volatile int sink;\n"
+        "__attribute__((noinline)) static int deep(int n)\n"
+        "{ volatile char room[4096]; room[0] = n; return deep(n + 1) + room[0]; }\n"
+        "__attribute__((destructor)) static void at_exit(void) { sink = deep(0); }\n"
+    )
+    subprocess.run(["gcc", "-O0", "-shared", "-fPIC", "-o", cwd / "deep.so", cwd / "deep.c"], check=True)
+    done = jobs.run(python, "import ctypes; ctypes.CDLL('./deep.so')", cwd=cwd)
+    assert done.status == -signal.SIGSEGV
+    assert done.record["process"]["python"] == "finalized"
+
+
+def test_the_main_thread_may_overflow_when_another_one_installed(python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        import functools, sys, threading
+        import ftforensics
+        thread = threading.Thread(target=lambda: ftforensics.install(helper="none"))
+        thread.start(); thread.join()
+        sys.setrecursionlimit(10**9)
+        def endless():
+            return functools.reduce(lambda a, b: endless(), [1, 2])
+        endless()
+        """
+    done = jobs.run(python, code, install=None)
+    assert done.status == -signal.SIGSEGV
+    assert done.record["process"]["main_thread"] is True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import signal
+import subprocess
 
-from conditions import Interpreter
+from conditions import Interpreter, needs_cxx
 from jobs import Jobs
 
 # Halves, joined at run time: the program's own text must not be what is found.
@@ -83,3 +84,25 @@ def test_a_raw_stack_holds_what_was_asked_for(python: Interpreter, jobs: Jobs) -
 def test_records_are_private(python: Interpreter, jobs: Jobs) -> None:
     done = jobs.run(python, "import ctypes, os; os.umask(0); ctypes.string_at(0)")
     assert done.paths[0].stat().st_mode & 0o777 == 0o600
+
+
+@needs_cxx
+def test_an_exceptions_text_loses_its_secrets(python: Interpreter, jobs: Jobs) -> None:
+    """what() is made at run time: nothing but the handler sees it."""
+    library = subprocess.run(["g++", "-print-file-name=libstdc++.so.6"], capture_output=True, text=True, check=True)
+    secrets = ["hunter2" + "pass", "abcdEFGH" + "1234", "hf_" + "AbCdEfGh12345678", "s3cr" + "et/Val+ue"]
+    text = (
+        f"GET https://bob:{secrets[0]}@host/x?token={secrets[1]}&n=1 failed: "
+        f"key {secrets[2]}, secret_access_key: '{secrets[3]}'"
+    )
+    cwd = jobs.fresh()
+    source = f'#include <stdexcept>\nextern "C" void boom() {{ throw std::runtime_error("{text}"); }}\n'
+    (cwd / "boom.cc").write_text(source)
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", cwd / "boom.so", cwd / "boom.cc"], check=True)
+    code = "import ctypes; ctypes.CDLL('./boom.so').boom()"
+    done = jobs.run(python, code, cwd=cwd, LD_PRELOAD=library.stdout.strip())
+    assert done.status == -signal.SIGABRT
+    what = done.record["cxx_exception"]["what"]
+    assert "@host/x?token=" in what and "&n=1 failed" in what
+    for secret in secrets:
+        assert secret not in done.paths[0].read_text()

@@ -295,3 +295,67 @@ def test_a_core_file_is_the_same_in_kind(kind: str, python: Interpreter, jobs: J
     cores = [next(run.folder.glob("core*")) for run in (without, with_us)]
     assert core_facts(cores[0]) == core_facts(cores[1])
     assert len(with_us.records) == 1
+
+
+def test_the_inventory_is_no_child_of_the_job(python: Interpreter, jobs: Jobs) -> None:
+    """From its exec on it would end with SIGCHLD and be found by wait(), whatever clone(2) was told."""
+    code = """
+        import os, signal, time
+        signals = 0
+        def count(*arguments):
+            global signals
+            signals += 1
+        signal.signal(signal.SIGCHLD, count)
+        found = set()
+        ends = time.monotonic() + 5
+        while time.monotonic() < ends:
+            try:
+                found.add(os.waitpid(-1, os.WNOHANG))
+            except ChildProcessError:
+                pass
+            time.sleep(0.01)
+        print(signals, found)
+        """
+    done = jobs.run(python, code, install="ftforensics.install()")
+    assert (done.status, done.out) == (0, "0 set()\n"), done.err
+
+
+def test_install_and_uninstall_keep_nothing(python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        import gc, os, threading
+        import ftforensics
+        def kilobytes():
+            gc.collect()
+            return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
+        def cycle(times):
+            for _ in range(times):
+                ftforensics.install(helper="none"); ftforensics.uninstall()
+            with open("/proc/self/maps") as maps:
+                return kilobytes(), len(os.listdir("/proc/self/fd")), sum(1 for _ in maps)
+        before = cycle(100); after = cycle(800)
+        print(after[0] - before[0] < 1500, after[1] - before[1], after[2] - before[2] < 5)
+        """
+    done = jobs.run(python, code, install=None)
+    assert (done.out, done.err) == ("True 0 True\n", "")
+
+
+def test_another_interpreter_of_the_process_does_not_take_over(python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        other = interpreters.create()
+        try:
+            interpreters.run_string(other, "import ftforensics; ftforensics.install(helper='none')")
+        except Exception:
+            pass  # 3.12 and later refuse extensions like ours in an isolated interpreter
+        interpreters.destroy(other)
+        def here():
+            import ctypes
+            ctypes.string_at(0)
+        here()
+        """
+    done = jobs.run(python, code)
+    assert done.status == -signal.SIGSEGV
+    assert "in here" in done.record["python"]["text"]
