@@ -80,13 +80,17 @@ def _refuse_overwriting(targets: list[str], records: list[str]) -> None:
     from ftforensics.cli.errors import BadUsage
 
     for target in targets:
-        for record in records:
-            try:
-                same = os.path.samefile(target, record)
-            except OSError:
-                continue
-            if same:
-                raise BadUsage(f"{target} is the crash record itself", hint="name another file for the report")
+        if any(_same(target, record) for record in records):
+            raise BadUsage(f"{target} is the crash record itself", hint="name another file for the report")
+    if len(targets) == 2 and (os.path.realpath(targets[0]) == os.path.realpath(targets[1]) or _same(*targets)):
+        raise BadUsage(f"--output and --html both name {targets[0]}", hint="name two files")
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
 
 
 def _width() -> int:

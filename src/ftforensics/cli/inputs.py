@@ -81,7 +81,7 @@ def gather(paths: Sequence[str], *, pid: int | None, rank: int | None, progress:
     records = []
     for number, one in enumerate(chosen, 1):
         progress.say(f"reading what lies beside record {number} of {len(chosen)}")
-        helper = _helper_of(one.path)
+        helper = _helper_of(one)
         gaps = [*_gaps_of(one), *_foreign(one.reading.record, boot_id)]
         if isinstance(helper, Gap):
             gaps.append(helper)
@@ -211,9 +211,9 @@ def _without_doubles(found: Sequence[Found]) -> list[Found]:
     return kept
 
 
-def _helper_of(record_path: str) -> HelperReport | Gap | None:
-    """The report of the process started at the crash, which lies beside the record and names it."""
-    folder, name = os.path.split(record_path)
+def _helper_of(found: Found) -> HelperReport | Gap | None:
+    """The report of the process started at the crash, which lies beside the record and names it and its process."""
+    folder, name = os.path.split(found.path)
     expected = name.removesuffix(".json").removesuffix(".crash") + ".helper.json"
     try:
         names = [other for other in os.listdir(folder or ".") if other.endswith(".helper.json")]
@@ -234,6 +234,9 @@ def _helper_of(record_path: str) -> HelperReport | Gap | None:
             if other == expected:
                 return report
         elif other == expected or report.record == name:
+            process = found.reading.record.process
+            if process is not None and None not in (process.pid, report.pid) and process.pid != report.pid:
+                return Gap("helper", f"{other} is about pid {report.pid}, not {process.pid}: left out")
             return report
     return None
 

@@ -128,6 +128,17 @@ def test_a_helper_report_beside_the_record_is_merged(run: Run, record: Path) -> 
     assert "wait_for_batch" not in run("analyze", record, "-v").out
 
 
+def test_a_helper_report_of_another_process_is_left_out(run: Run, record: Path) -> None:
+    """A folder copied together from two runs, or a pid that came round again."""
+    frames = [{"function": "wait_for_batch", "file": "loader.py", "line": 7, "native": False}]
+    helper = {"schema": "ftforensics.helper/1", "record": record.name, "pid": 99, "tool": "py-spy"}
+    helper["threads"] = [{"tid": 4299, "name": "loader", "frames": frames}]
+    record.with_name("gpu-07-rank0.helper.json").write_text(json.dumps(helper))
+    shown = run("analyze", record, "-v")
+    assert "wait_for_batch" not in shown.out
+    assert "is about pid 99, not 4242: left out" in " ".join(shown.out.split())
+
+
 def test_a_damaged_helper_report_is_told_and_costs_nothing_else(run: Run, record: Path) -> None:
     record.with_name("gpu-07-rank0.helper.json").write_text('{"schema": "ftforensics.helper/1", "thr')
     shown = run("analyze", record, "-v")
@@ -191,6 +202,15 @@ def test_output_never_replaces_the_record(run: Run, record: Path, example: bytes
         assert shown.status == 2
         assert "the crash record itself" in shown.complaint
     assert record.read_bytes() == example
+
+
+def test_two_reports_do_not_go_into_one_file(run: Run, record: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.write_text("")
+    for one, other in (("new", "./new"), ("there", "there")):
+        shown = run("analyze", record, "--output", tmp_path / one, "--html", f"{tmp_path}/{other}")
+        assert shown.status == 2 and "both name" in shown.complaint
+    assert there.read_text() == "" and not (tmp_path / "new").exists()
 
 
 def test_output_that_cannot_be_written_is_one_line(run: Run, record: Path, tmp_path: Path) -> None:
