@@ -115,7 +115,7 @@ static void prepare_process(void)
     remember(&ftf.record_fd, fd);
     remember(&ftf.maps_fd, open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
     remember(&ftf.task_fd, open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    remember(&ftf.spare_fd, open("/proc/self", O_PATH | O_CLOEXEC));
+    remember(&ftf.spare_fd, open(ftf.directory, O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
 static void after_fork_in_child(void)

@@ -67,6 +67,21 @@ static long create_named(void)
     return fd < 0 ? fd : 0;
 }
 
+/* Where the path leads elsewhere now: the job has changed its root, or mounted something over it. */
+static long create_in_folder(void)
+{
+    const char *name = ftf.path + ftf_string_length(ftf.path);
+    while (name > ftf.path && name[-1] != '/')
+        name--;
+    if (!ftf_fd_is_ours(&ftf.spare_fd))
+        return -EBADF;
+    long fd =
+        ftf_syscall4(SYS_openat, ftf.spare_fd.fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        ftf.output_fd = (int)fd;
+    return fd < 0 ? fd : 0;
+}
+
 /* Tries names with rising counters; a record is never given up because a name is taken. */
 static long appear(long (*make)(void), const char *directory)
 {
@@ -126,7 +141,8 @@ int ftf_record_open(void)
         ftf.output_fd = ftf.record_fd.fd;
         return 0;
     }
-    return (int)appear(create_named, ftf.directory);
+    long result = appear(create_named, ftf.directory);
+    return (int)(result == 0 ? 0 : appear(create_in_folder, ftf.directory));
 }
 
 int ftf_record_open_elsewhere(void)

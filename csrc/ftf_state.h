@@ -139,7 +139,7 @@ struct ftf_state {
     struct ftf_fd record_fd; /* O_TMPFILE, linked at the crash; nothing is left by a clean exit, however it ends */
     struct ftf_fd maps_fd;
     struct ftf_fd task_fd;
-    struct ftf_fd spare_fd; /* closed when a new descriptor is needed and none is free */
+    struct ftf_fd spare_fd; /* of the run folder; closed when a new descriptor is needed and none is free */
 
     /* CPython's own dumper, through faulthandler.register() */
     void (*dump_current)(int);

@@ -116,3 +116,4 @@ needs_frozen_disk = _needs(
     "needs root, loop devices, mkfs.ext4 and fsfreeze",
 )
 needs_cxx = _needs(shutil.which("g++") is not None, "g++ is not installed")
+needs_cc = _needs(shutil.which("gcc") is not None, "gcc is not installed")

@@ -6,7 +6,8 @@ FILTER = """
 import ctypes
 def refuse(numbers, errno):
     class Instruction(ctypes.Structure):
-        _fields_ = [("code", ctypes.c_ushort), ("true", ctypes.c_ubyte), ("false", ctypes.c_ubyte), ("k", ctypes.c_uint)]
+        _fields_ = [("code", ctypes.c_ushort), ("true", ctypes.c_ubyte)]
+        _fields_ += [("false", ctypes.c_ubyte), ("k", ctypes.c_uint)]
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.POINTER(Instruction))]
     program = [Instruction(0x20, 0, 0, 0)]  # load the system call's number

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from pathlib import Path
 
-from conditions import Interpreter
+from conditions import Interpreter, needs_cc
 from jobs import CRASH, Jobs
 
 
@@ -51,32 +52,38 @@ def test_a_crash_after_the_interpreter_is_gone(python: Interpreter, jobs: Jobs) 
     assert done.paths[0].parent.parent.name == "ftforensics"  # the folder was removed at exit and is there again
 
 
-def test_an_overflow_after_the_interpreter_is_gone(python: Interpreter, jobs: Jobs) -> None:
-    """faulthandler has taken its alternate stack along."""
-    cwd = jobs.fresh()
-    (cwd / "deep.c").write_text(
+def build_overflow(folder: Path) -> None:
+    """deep.so: overflows its stack when `deep` is called, and again in its destructor."""
+    (folder / "deep.c").write_text(
         "static volatile int sink;\n"
-        "__attribute__((noinline)) static int deep(int n)\n"
+        "__attribute__((noinline)) int deep(int n)\n"
         "{ volatile char room[4096]; room[0] = n; return deep(n + 1) + room[0]; }\n"
         "__attribute__((destructor)) static void at_exit(void) { sink = deep(0); }\n"
     )
-    subprocess.run(["gcc", "-O0", "-shared", "-fPIC", "-o", cwd / "deep.so", cwd / "deep.c"], check=True)
+    subprocess.run(["gcc", "-O0", "-shared", "-fPIC", "-o", folder / "deep.so", folder / "deep.c"], check=True)
+
+
+@needs_cc
+def test_an_overflow_after_the_interpreter_is_gone(python: Interpreter, jobs: Jobs) -> None:
+    """faulthandler has taken its alternate stack along."""
+    cwd = jobs.fresh()
+    build_overflow(cwd)
     done = jobs.run(python, "import ctypes; ctypes.CDLL('./deep.so')", cwd=cwd)
     assert done.status == -signal.SIGSEGV
     assert done.record["process"]["python"] == "finalized"
 
 
+@needs_cc
 def test_the_main_thread_may_overflow_when_another_one_installed(python: Interpreter, jobs: Jobs) -> None:
+    cwd = jobs.fresh()
+    build_overflow(cwd)
     code = """
-        import functools, sys, threading
+        import ctypes, threading
         import ftforensics
         thread = threading.Thread(target=lambda: ftforensics.install(helper="none"))
         thread.start(); thread.join()
-        sys.setrecursionlimit(10**9)
-        def endless():
-            return functools.reduce(lambda a, b: endless(), [1, 2])
-        endless()
+        ctypes.CDLL("./deep.so").deep(0)
         """
-    done = jobs.run(python, code, install=None)
+    done = jobs.run(python, code, cwd=cwd, install=None)
     assert done.status == -signal.SIGSEGV
     assert done.record["process"]["main_thread"] is True

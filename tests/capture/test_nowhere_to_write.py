@@ -107,7 +107,7 @@ def test_a_folder_that_became_read_only(python: Interpreter, jobs: Jobs) -> None
         """
     done = jobs.run(python, code)
     assert done.status == -signal.SIGSEGV
-    found = [path for path in Path("/tmp").glob(f"*-{done.out}-*.crash.json")] + done.paths
+    found = [*Path("/tmp").glob(f"*-{done.out}-*.crash.json"), *done.paths]
     assert len(found) == 1
     assert '"end"' in found[0].read_text()
     found[0].unlink()
@@ -145,3 +145,11 @@ def test_a_file_system_that_answers_nobody(tmp_path: Path, jobs: Jobs) -> None:
         path.unlink()
     finally:
         subprocess.run(["umount", mount], check=True)
+
+
+@needs_root
+def test_another_root_directory(python: Interpreter, jobs: Jobs) -> None:
+    """Neither the folder's path nor /proc, through which the unnamed file gets its name, exists there."""
+    done = jobs.run(python, f"import ctypes, os; os.mkdir('jail'); os.chroot('jail'); os.chdir('/')\n{CRASH}")
+    assert done.status == -signal.SIGSEGV
+    assert done.record["signal"]["code_name"] == "SEGV_MAPERR" and "end" in done.record
