@@ -47,10 +47,6 @@ class Refusal(Exception):
         """True when the thing is not there, as opposed to being there and kept from us."""
         return self.code in (errno.ENOENT, errno.ENOTDIR)
 
-    @property
-    def denied(self) -> bool:
-        return self.code in (errno.EACCES, errno.EPERM)
-
     def gap(self, source: str, grant: str | None = None) -> Gap:
         return Gap(source=source, why=str(self), grant=grant)
 

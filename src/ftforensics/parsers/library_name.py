@@ -48,8 +48,3 @@ def version_of(path: str) -> str | None:
 def is_torch(kind: str) -> bool:
     """Is this one of torch's own libraries?"""
     return _TORCH.match(kind) is not None
-
-
-def is_renamed(path: str) -> bool:
-    """Was the file renamed by a wheel repair tool?"""
-    return re.search(r"-[0-9a-f]{8}\.so(?:\.|$)", path.rpartition("/")[2]) is not None

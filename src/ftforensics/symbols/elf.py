@@ -95,22 +95,6 @@ class Elf(msgspec.Struct, frozen=True):
         """Runtime pc minus the module's base (start of its first mapping) -> file address (st_value space)."""
         return (self.first_address + offset_from_base) & WORD
 
-    def file_offset(self, address: int) -> int | None:
-        """Where the byte at a file address lies in the file; None for .bss and for addresses in no segment."""
-        for segment in self.segments:
-            if segment.type == PT_LOAD and 0 <= address - segment.address < segment.file_size:
-                return segment.offset + address - segment.address
-        return None
-
-    def address_of_offset(self, offset: int) -> int | None:
-        """The file address that a file offset is loaded to (/proc/pid/maps gives offsets). An executable segment
-        comes first: a page may be mapped twice where two segments meet."""
-        loads = [segment for segment in self.segments if segment.type == PT_LOAD]
-        for segment in sorted(loads, key=lambda load: not load.flags & PF_X):
-            if 0 <= offset - segment.offset < segment.file_size:
-                return segment.address + offset - segment.offset
-        return None
-
     def is_code(self, address: int) -> bool:
         """Whether the address lies in an executable segment."""
         return any(
