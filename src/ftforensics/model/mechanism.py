@@ -36,11 +36,12 @@ class Mechanism(str, Enum):
 
 
 class Uncovered(str, Enum):
-    """What the hardware or the kernel refused where no `Mechanism` covers it: those words are public and stay few."""
+    """What happened where no `Mechanism` covers it: those words are public and stay few."""
 
     MISALIGNED = "misaligned access"
     FLOATING_POINT = "floating-point trap"
     NO_HUGE_PAGE = "no huge page"
+    ARRANGED = "a signal that the program had arranged for itself"
 
 
 class Operand(msgspec.Struct, frozen=True):

@@ -39,6 +39,13 @@ def test_a_c_library_that_calls_abort_is_named(ask: Ask) -> None:
     assert "nothing faulted" not in finding.summary
 
 
+def test_a_timer_of_the_programs_own(ask: Ask) -> None:
+    text = CrashText().signal(6, "SIGABRT", -2, "SI_TIMER")
+    (finding,) = ask("raised-by-program", text, "pause", "watch")
+    assert finding.confidence is Confidence.LIKELY and "a timer that the program set" in finding.summary
+    assert ask("native-fault", text, "pause", "watch") == []
+
+
 def test_terminate_without_an_exception_names_who_called_it(ask: Ask) -> None:
     (finding,) = ask("raised-by-program", raised(), *ABORT, "std::terminate()", "watch(int)")
     assert finding.confidence is Confidence.LIKELY

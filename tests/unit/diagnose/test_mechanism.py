@@ -432,6 +432,16 @@ def test_another_process_sent_it(number: tuple[int, str], code: tuple[int, str])
     assert read(CrashText().signal(*number, *code, sender=999)).mechanism is Mechanism.SENT_BY_PROCESS
 
 
+@pytest.mark.parametrize("code", [(-2, "SI_TIMER"), (-3, "SI_MESGQ"), (-4, "SI_ASYNCIO")])
+@pytest.mark.parametrize("number", [(11, "SIGSEGV"), (6, "SIGABRT")])
+def test_a_signal_that_the_program_arranged_is_neither_abort_nor_foreign(
+    number: tuple[int, str], code: tuple[int, str]
+) -> None:
+    for sender in (None, 999):  # these codes carry no pid: what stands in its place is another field
+        reading = read(CrashText().signal(*number, *code, sender=sender), "pause", "watch")
+        assert reading.mechanism is None and reading.uncovered is Uncovered.ARRANGED
+
+
 def test_pid_0_is_another_process() -> None:
     assert read(CrashText().signal(11, "SIGSEGV", 0, "SI_USER", sender=0)).mechanism is Mechanism.SENT_BY_PROCESS
 

@@ -3,7 +3,8 @@
 ## What it means
 
 Nothing faulted: the program asked for its own end, by `os.abort()` or C's `abort()`, or by sending itself a signal
-(`signal.raise_signal`, `os.kill` with its own pid, `raise`). A "segmentation fault" raised this way is none.
+(`signal.raise_signal`, `os.kill` with its own pid, `raise`, a timer that it set). A "segmentation fault" raised this
+way is none.
 
 ## How it is told apart
 
@@ -41,7 +42,7 @@ from ftforensics.causes.stack import PYTHON_FATAL, TERMINATE, find_function, fra
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
-from ftforensics.model.mechanism import Mechanism
+from ftforensics.model.mechanism import Mechanism, Uncovered
 
 KIND = Kind.OWN_FAULT
 _SI_USER, _SI_TKILL = 0, -6
@@ -63,6 +64,15 @@ _SAID = {"gsignal": "raise", **dict.fromkeys(TERMINATE, "std::terminate")}
 
 def check(crash: Crash) -> Iterator[Finding]:
     signal, process = crash.record.signal, crash.record.process
+    if signal is not None and crash.reading.uncovered is Uncovered.ARRANGED:
+        yield Finding(
+            cause="raised-by-program",
+            confidence=Confidence.LIKELY,
+            summary=f"{signal.name or 'A signal'} was {crash.reading.plain}; no fault is recorded.",
+            supports=[*crash.reading.supports, *places(crash)],
+            remedies=[Remedy("Look for the watchdog that set it, and at what the stack was busy with")],
+        )
+        return
     if signal is None or signal.sender is None or signal.via is not None or process is None:
         return
     if signal.sender.pid != process.pid or signal.code is None or signal.code > 0:

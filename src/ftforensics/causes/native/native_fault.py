@@ -97,6 +97,8 @@ def check(crash: Crash) -> Iterator[Finding]:
     name = signal.name or _NUMBERS.get(signal.number or 0)
     if name not in _FAULTS or crash.reading.mechanism in (Mechanism.SENT_BY_PROCESS, Mechanism.KILLED):
         return
+    if crash.reading.uncovered is Uncovered.ARRANGED:
+        return
     # Sent in software by nobody knows whom: not shown to be this program's fault.
     unsure = signal.code is not None and signal.code <= 0 and signal.sender is None and name != "SIGABRT"
     where = blame_text(crash)

@@ -8,11 +8,19 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.crash import CrashRecord
 
 SI_USER, SI_QUEUE, SI_TKILL, SI_KERNEL = 0, -1, -6, 0x80
+# Codes of signals that nobody but the process itself can have asked the kernel for (man 2 timer_create, man 3
+# mq_notify, man 7 aio). Whoever may signal the process can forge them, as every negative code but SI_TKILL.
+ARRANGED = {
+    -2: "a timer that the program set (timer_create)",
+    -3: "a message queue that the program listens to (mq_notify)",
+    -4: "asynchronous I/O that the program started (aio)",
+}
 
 
 class Origin(str, Enum):
     KERNEL = "kernel"  # a fault, or a signal of the kernel's own
     OWN_PROCESS = "own process"  # raise(), abort(), kill(getpid()), or a handler that passed the signal on
+    ARRANGED = "arranged"  # by the process itself, sent by the kernel later
     OTHER_PROCESS = "other process"
     UNKNOWN = "unknown"
 
@@ -30,6 +38,8 @@ def signal_origin(record: CrashRecord) -> tuple[Origin, Cite]:
         return Origin.UNKNOWN, Cite("crash", "signal", f"{name}, {code}")
     if signal.code > 0:
         return Origin.KERNEL, Cite("crash", "signal.code", f"{name}, {code}")
+    if signal.code in ARRANGED:
+        return Origin.ARRANGED, Cite("crash", "signal.code", f"{name}, {code}: {ARRANGED[signal.code]}")
     if signal.sender is None:
         return Origin.UNKNOWN, Cite("crash", "signal.code", f"{name}, {code}, sender not recorded")
     cite = Cite("crash", "signal.sender", f"{name}, {code}, from pid {signal.sender.pid} (uid {signal.sender.uid})")

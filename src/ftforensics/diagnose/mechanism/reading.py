@@ -9,7 +9,7 @@ import msgspec
 
 from ftforensics.diagnose.mechanism import abort, bus, fault
 from ftforensics.diagnose.mechanism.machine import Machine
-from ftforensics.diagnose.mechanism.origin import Origin, signal_origin
+from ftforensics.diagnose.mechanism.origin import ARRANGED, Origin, signal_origin
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Frame
@@ -44,6 +44,9 @@ def read_mechanism(record: CrashRecord, frames: Sequence[Frame]) -> MechanismRea
     if origin is Origin.OTHER_PROCESS:
         word = Mechanism.KILLED if signal.number == numbers.SIGKILL else Mechanism.SENT_BY_PROCESS
         return MechanismReading(word, supports=(cite,))
+    if origin is Origin.ARRANGED:
+        plain = f"sent by {ARRANGED[signal.code or 0]}"
+        return MechanismReading(plain=plain, uncovered=Uncovered.ARRANGED, supports=(cite,))
     machine = Machine(record)
     if signal.number == numbers.SIGABRT:
         return abort.read_abort(record, frames)
