@@ -38,6 +38,14 @@ def test_near_miss_stays_quiet(ask: Ask, text: CrashText) -> None:
     assert ask("uncaught-cxx-exception", text) == []
 
 
+def test_a_text_without_a_type_is_told_and_proves_nothing(ask: Ask) -> None:
+    """As for std::rethrow_exception, whose exception object says its type elsewhere."""
+    text = abort().set(cxx_exception={"type": "", "what": "NCCL timeout"})
+    (finding,) = ask("uncaught-cxx-exception", text, *TERMINATE)
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == "A C++ exception was not caught: NCCL timeout."
+
+
 def test_missing_evidence_weakens(ask: Ask) -> None:
     (no_stack,) = ask("uncaught-cxx-exception", thrown())
     (no_exception,) = ask("uncaught-cxx-exception", abort(), *TERMINATE)

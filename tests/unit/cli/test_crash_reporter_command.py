@@ -160,6 +160,24 @@ def test_without_its_dependencies_it_tells_where_the_record_lies(record: Path, p
     assert str(record) in said and "is missing in this environment" in said and len(said.splitlines()) == 1
 
 
+def test_an_analysis_that_hangs_is_cut_and_the_record_told(record: Path, parked: int) -> None:
+    """Before the handler loses its patience and kills the reporter, with nothing said."""
+    hang = (
+        "import sys, time; from ftforensics.cli import crash_reporter as it; it.DEADLINE = 0.2; "
+        "it.write_helper_report = lambda *_: None; it.verdict = lambda *_: time.sleep(60); "
+        "sys.exit(it.main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", hang, str(record), str(parked)],
+        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 1
+    assert str(record) in done.stderr and "not finished within 0.2 s" in done.stderr
+
+
 def test_a_closed_stderr(record: Path, parked: int) -> None:
     environment = {"PATH": os.defpath, "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT / "src"))}
     command = 'exec "$0" -c "$1" "$2" "$3" 2>&-'

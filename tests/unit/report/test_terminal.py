@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from ftforensics.model.basics import Address
+from ftforensics.model.basics import Address, Cite
 from ftforensics.model.crash import AbortMessage, CrashRecord, CxxException, Job, Process, Stage, ThreadEntry
-from ftforensics.model.diagnosis import Diagnosis, Frame, ThreadStack, Verdict
+from ftforensics.model.diagnosis import Confidence, Diagnosis, Finding, Frame, ThreadStack, Verdict
 from ftforensics.report.frames import line_of
 from ftforensics.report.terminal import View, render
 from ftforensics.wire.record import ReadRecord, read_record
@@ -147,6 +147,19 @@ def test_numbers_only_when_asked(diagnosis: Diagnosis, record: CrashRecord) -> N
     assert "rax 0x0000000000000028" in words(long)
     assert "SIGSEGV: ours, then stealplain() (libtheftplain.so) (had replaced ours" in words(long)
     assert "--token=[redacted]" in long
+
+
+def test_long_evidence_is_cut_unless_asked_for(make_diagnosis: Make) -> None:
+    cites = [
+        Cite("crash", f"registers.r{number}", f"r{number} holds what number {number} says") for number in range(20)
+    ]
+    diagnosis = make_diagnosis(
+        hypotheses=[Finding("native-fault", Confidence.LIKELY, "x", cites)],
+        verdict=Verdict("failed", "native-fault", "native-fault", "likely", "x"),
+    )
+    short, long = render(diagnosis, View()), render(diagnosis, View(verbose=True))
+    assert "number 7 " in short and "number 8 " not in short and "12 more; -v shows all" in short
+    assert "number 19 " in long and "more; -v" not in long
 
 
 def test_what_the_process_said_last_is_always_shown(diagnosis: Diagnosis) -> None:

@@ -55,15 +55,15 @@ def check(crash: Crash) -> Iterator[Finding]:
     exception = crash.record.cxx_exception
     terminate = find_function(crash, TERMINATE, depth=16)
     thrown = find_function(crash, THROW, depth=24)
-    recorded = exception is not None and exception.type is not None
+    recorded = exception is not None and bool(exception.type)
     unknown = list(crash.reading.unknown)
     if not recorded:
         unknown.append(Gap("crash", "which exception it was", "its text is on stderr: terminate called after throwing"))
     if terminate is None:
         unknown.append(Gap("symbols", "whether std::terminate is on the stack"))
-    name = exception_type(exception.type) if exception is not None and exception.type is not None else None
+    name = exception_type(exception.type) if exception is not None and exception.type else None
     what = exception.what if exception is not None else None
-    said = f"{name}: {what}" if name and what else name
+    said = f"{name}: {what}" if name and what else name or what
     yield Finding(
         cause="uncaught-cxx-exception",
         confidence=Confidence.PROVEN if recorded and terminate and thrown and _own(crash) else Confidence.LIKELY,
