@@ -157,6 +157,14 @@ def test_what_could_not_be_seen_is_listed_once() -> None:
     assert "memory map" not in told
 
 
+def test_gaps_that_somebody_can_close_come_first() -> None:
+    case = Case(
+        [CaseRecord(record(fault()), "a")],
+        gaps=[Gap("crash", "nothing helps"), Gap("ptrace", "refused", "--cap-add SYS_PTRACE"), Gap("stderr", "lost")],
+    )
+    assert [gap.source for gap in diagnose(case).gaps][:2] == ["ptrace", "stderr"]
+
+
 def test_the_reporters_stack_stands_in_for_a_missing_one() -> None:
     seen = HelperReport(threads=[HelperThread(4242, "main", [HelperFrame("launch", "x.cu", 7, native=True)])])
     without = CaseRecord(record(fault().set(native=None).python(("t.py", 1, "f"))), helper=seen)

@@ -8,9 +8,10 @@ limit (or the memory behind it) is reached, touching the next page ends the proc
 
 ## How it is told apart
 
-SIGBUS with BUS_ADRERR at an address inside a mapping of a file in /dev/shm, of a memfd, or of another file in memory:
-likely. Such a file cut short by somebody else looks the same unless its length was recorded, so proven is not given;
-with the length known, an access beyond the end counts as `file-truncated-under-mmap`. torch 2.x preallocates and
+SIGBUS with BUS_ADRERR at an address inside a mapping of a file in /dev/shm or of another file in memory: likely. Such a
+file cut short by somebody else looks the same unless its length was recorded, so proven is not given; with the length
+known, an access beyond the end counts as `file-truncated-under-mmap`. So does any memfd (memfd_create), whose file
+system has no limit to reach. torch 2.x preallocates and
 usually raises "No space left on device" instead; the Python exception then carries the same cause.
 
 ## What to do

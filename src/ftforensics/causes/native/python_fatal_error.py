@@ -11,6 +11,10 @@ the GIL, released an object too often, or wrote over an object.
 SIGABRT raised by the process itself, with the interpreter's function for fatal errors on the stack: likely. It is not
 proven: the reason itself is only on stderr, and an embedding program may call that function for reasons of its own.
 
+CPython 3.12 and 3.13 may die of SIGSEGV instead: on a thread without the GIL the same function takes `faulthandler`
+down first, which frees memory as only a thread with the GIL may. That happens where `faulthandler` was used before, by
+`faulthandler.enable()` or by ftforensics.
+
 ## What to do
 
 1. Read the line "Fatal Python error: ..." on stderr.

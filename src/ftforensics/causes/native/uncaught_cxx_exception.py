@@ -8,10 +8,11 @@ thrown on a path called from Python, pybind11 would have turned it into a Python
 
 ## How it is told apart
 
-SIGABRT raised by the process itself, with `std::terminate` on the stack or an exception at hand in the crashing
-thread. It is proven when the process's own exception record names the exception, and the stack shows the runtime ending
-the process in the middle of a throw. Less is likely at most: an exception that was caught stays at hand while its
-handler runs, and the handler may have called `std::terminate` or `abort` for another reason.
+SIGABRT raised by the process itself, with a throw on the stack between the C++ runtime and `abort`, or an exception at
+hand in the crashing thread. `std::terminate` alone is no exception (see `raised-by-program`). It is proven when the
+process's own exception record names the exception, and the stack shows the runtime ending the process in the middle of
+a throw. Less is likely at most: an exception that was caught stays at hand while its handler runs, and the handler may
+have called `std::terminate` or `abort` for another reason.
 
 ## What to do
 
