@@ -95,6 +95,7 @@ static bool opened_by(const char *name, void (*open)(void))
 static void no_record(void)
 {
     static const char text[] = "ftforensics: no crash record could be written to the run folder or /tmp\n";
+    ftf_record_discard();
     ftf_write(2, text, sizeof text - 1);
 }
 

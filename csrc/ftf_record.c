@@ -145,12 +145,16 @@ int ftf_record_open(void)
     return (int)(result == 0 ? 0 : appear(create_in_folder, ftf.directory));
 }
 
+void ftf_record_discard(void)
+{
+    if (ftf.output_fd >= 0)
+        ftf_unlink(ftf.path);
+    ftf.output_fd = -1;
+}
+
 int ftf_record_open_elsewhere(void)
 {
-    if (ftf.output_fd >= 0) { /* not a line could be written there */
-        ftf_unlink(ftf.path);
-        ftf.output_fd = -1;
-    }
+    ftf_record_discard();
     return (int)appear(create_named, "/tmp");
 }
 

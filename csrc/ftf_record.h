@@ -11,6 +11,8 @@ void ftf_record_finish(void);
    Block on a dead file system. */
 int ftf_record_open(void);
 int ftf_record_open_elsewhere(void);
+/* Takes away a file in which not a line could be written. */
+void ftf_record_discard(void);
 /* Writes ftf.line whole or not at all (a failed write is taken back). Returns 0 or a negative errno. */
 int ftf_record_write_line(void);
 /* How many lines there are, and taking the last ones away again: where only the last ones do not fit, what closes the JSON

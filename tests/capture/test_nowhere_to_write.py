@@ -16,7 +16,7 @@ from jobs import CRASH, Jobs
 
 # Python ignores both signals; many jobs do not.
 DEFAULTS = """
-        import os, resource, signal
+        import ctypes, os, resource, signal  # now: byte code cannot be written under a limit
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         """
@@ -51,11 +51,12 @@ def test_no_byte_may_be_written(death: str, python: Interpreter, jobs: Jobs) -> 
     code = f"""{DEFAULTS}
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         r, w = os.pipe(); os.dup2(w, 2); os.close(r); os.close(w)  # and nobody listens
+        os.write(1, str(os.getpid()).encode())
         {death}
         """
     with_us = jobs.run(python, code)
     assert with_us.status == jobs.run(python, code, install=None).status
-    assert with_us.paths == []
+    assert with_us.paths == [] and not list(Path("/tmp").glob(f"*-{with_us.out}-*.crash.json"))
 
 
 def test_the_reservation_breaks_no_limit(memory_folder: Path, python: Interpreter, jobs: Jobs) -> None:
