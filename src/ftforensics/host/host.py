@@ -253,6 +253,29 @@ class Host:
             return False
         return True
 
+    def guarded(self, path: str | Path) -> bool:
+        """Can nobody but root and the caller have put this file there? A path that a record names may be anybody's.
+
+        Links followed; the file and every folder above it must belong to one of the two and be closed to others, as
+        sshd asks of its files. A sticky folder (/tmp) keeps others from replacing what is in it.
+        """
+        try:
+            place = os.path.realpath(self.local(path))
+        except ValueError:  # an embedded NUL
+            return False
+        while True:
+            try:
+                status = os.lstat(place)
+            except OSError:
+                return False
+            open_to_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+            if status.st_uid not in (0, os.geteuid()) or (open_to_others and not sticky):
+                return False
+            if place == os.path.dirname(place):
+                return True
+            place = os.path.dirname(place)
+
     def names(self, folder: str | Path) -> list[str]:
         """Sorted names in a folder, without "." and ".."."""
         try:

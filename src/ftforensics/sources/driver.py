@@ -35,12 +35,16 @@ def installed_driver(host: Host, libcuda: str | None = None, timeout: float = 3.
     """libcuda: the path that the process has mapped, None when it loaded none (then the loader's choice is asked).
 
     timeout: seconds for the child process that calls into libcuda and NVML. A Gap when there is no sign of a driver.
+    To ask a library is to run it. A path may come from a record that somebody else wrote, so only a file that nobody
+    but root and the caller can have put there is asked.
     """
     module_version = _module_version(host)
     real_path = _real_path(host, libcuda)
     notes = []
     answers: list[_Answer] = []
-    if host.live and (libcuda or module_version or os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")):
+    if libcuda and host.live and not host.guarded(libcuda):
+        notes.append(f"{libcuda} was not asked: others than root and you may have put it there")
+    elif host.live and (libcuda or module_version or os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")):
         answers, trouble = _ask(host, libcuda or "libcuda.so.1", timeout)
         notes.extend(trouble)
     if module_version is None and real_path is None and not any(a.api_level or a.nvml_version for a in answers):

@@ -22,8 +22,9 @@ from ftforensics.symbols.table import Source, source_of
 
 DELETED = " (deleted)"  # how /proc/pid/maps marks a file that is gone from its path
 
-# Mapped, but no library: shared memory and devices. Opening a device may do something.
-NO_LIBRARY = ("/memfd:", "/SYSV", "/dev/", "/anon_hugepage")
+# Mapped, but no library: shared memory and devices; or a record that lies. To open a device may do something, and to
+# read /proc/kmsg takes from it.
+NO_LIBRARY = ("/memfd:", "/SYSV", "/dev/", "/anon_hugepage", "/proc/", "/sys/")
 
 
 class FileState(str, Enum):

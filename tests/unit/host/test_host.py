@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from conditions import needs_root
 from ftforensics.host.host import Host, Refusal
 
 
@@ -153,3 +154,27 @@ def test_a_program_that_is_not_there() -> None:
     with pytest.raises(Refusal) as refused:
         Host().run(["/nonexistent/py-spy"], timeout=1)
     assert refused.value.absent
+
+
+def test_a_file_is_guarded_when_only_root_and_we_can_have_put_it_there(tmp_path: Path) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "folder" / "file"
+    folder.mkdir()
+    file.write_text("")
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    assert Host().guarded(file) and Host().guarded(link)
+    for place in (file, folder):
+        place.chmod(0o777)
+        assert not Host().guarded(file) and not Host().guarded(link)
+        place.chmod(0o700)
+    folder.chmod(0o1777)  # sticky, as /tmp: others may add files and not replace this one
+    assert Host().guarded(file)
+    assert not Host().guarded(tmp_path / "missing") and not Host().guarded("a\0b")
+
+
+@needs_root
+def test_somebody_elses_file_is_not_guarded(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    os.chown(file, 65534, 65534)
+    assert not Host().guarded(file)

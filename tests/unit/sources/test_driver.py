@@ -134,3 +134,23 @@ def test_a_library_that_prints_does_not_disturb(tmp_path: Path) -> None:
         tmp_path, 'extern long write(int, const void *, unsigned long); write(1, "hello\\n", 6); *v = 12010; return 0;'
     )
     assert asked(path).api_level == 12010
+
+
+@pytest.mark.parametrize("opened", ["the file", "its folder", "a folder above"])
+def test_a_library_that_anybody_may_have_put_there_is_not_run(tmp_path: Path, opened: str) -> None:
+    """The path may come from a record that somebody sent: loading the file would be running it, as whoever analyzes."""
+    folder = tmp_path / "above" / "lib"
+    folder.mkdir(parents=True)
+    traces = tmp_path / "it ran"
+    code = f'#include <fcntl.h>\n__attribute__((constructor)) void run(void) {{ open("{traces}", O_CREAT, 0600); }}'
+    path = Path(
+        build(folder, "libcuda.so.1", "libcuda.so.570.124.06", code + "int cuDriverGetVersion(int *v) { return 0; }")
+    )
+    assert asked(str(path)).note is None or "not asked: others" not in str(asked(str(path)).note)
+    assert traces.exists()
+
+    traces.unlink()
+    {"the file": path, "its folder": folder, "a folder above": folder.parent}[opened].chmod(0o777)
+    driver = asked(str(path))
+    assert "was not asked: others than root and you" in str(driver.note) and driver.api_level is None
+    assert not traces.exists()

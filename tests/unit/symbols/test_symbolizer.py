@@ -400,7 +400,19 @@ def test_damaged_packed_names(compile_library: Compile, tmp_path: Path, packed: 
 
 
 @pytest.mark.parametrize(
-    "name", ["[vdso]", "[heap]", "[stack]", "/memfd:torch_shm (deleted)", "/dev/zero", "/SYSV0000", "anon_inode:x", ""]
+    "name",
+    [
+        "[vdso]",
+        "[heap]",
+        "[stack]",
+        "/memfd:torch_shm (deleted)",
+        "/dev/zero",
+        "/SYSV0000",
+        "anon_inode:x",
+        "",
+        "/proc/kmsg",
+        "/sys/kernel/notes",
+    ],
 )
 def test_what_is_no_library_is_named_and_left_alone(name: str) -> None:
     module = Module(path=name, base=Address(0x1000), end=Address(0x3000))
