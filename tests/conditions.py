@@ -117,3 +117,16 @@ needs_frozen_disk = _needs(
 )
 needs_cxx = _needs(shutil.which("g++") is not None, "g++ is not installed")
 needs_cc = _needs(shutil.which("gcc") is not None, "gcc is not installed")
+
+
+def _huge_pages() -> dict[str, int]:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith("HugePages_")}
+
+
+# Without any, the one that a mapping promises can never be supplied.
+needs_no_huge_pages = _needs(
+    _huge_pages().get("HugePages_Total") == 0
+    and Path("/proc/sys/vm/nr_overcommit_hugepages").read_text().strip() == "0",
+    "means nothing where the kernel has reserved huge pages, or has none to map at all",
+)
