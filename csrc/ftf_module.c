@@ -148,9 +148,11 @@ static PyObject *native_set_phase(PyObject *self, PyObject *args)
     char **names = borrow_list(sequence, &kept);
     if (names) {
         int depth = 0;
+        Py_ssize_t count = PyTuple_Size(kept);
+        char **first = count > FTF_PHASE_DEPTH ? names + count - FTF_PHASE_DEPTH : names; /* the innermost tell more */
         ftf.phase_depth = 0;
-        for (; names[depth] && depth < FTF_PHASE_DEPTH; depth++) {
-            strncpy(ftf.phases[depth], names[depth], FTF_PHASE_SIZE - 1);
+        for (; first[depth]; depth++) {
+            strncpy(ftf.phases[depth], first[depth], FTF_PHASE_SIZE - 1);
             ftf.phases[depth][FTF_PHASE_SIZE - 1] = 0;
         }
         ftf.phase_ns = ftf_clock_ns(CLOCK_MONOTONIC);

@@ -19,9 +19,9 @@
 #define FTF_MAX_STAGES 40
 #define FTF_MAX_ARGV 32
 #define FTF_MAX_ENV 64
-#define FTF_PHASE_DEPTH 8
-#define FTF_PHASE_SIZE 80
-#define FTF_NOTE_SIZE 400
+#define FTF_PHASE_DEPTH 16
+#define FTF_PHASE_SIZE 804 /* capture/marks.py cuts before: MAX_NAME characters of 4 bytes */
+#define FTF_NOTE_SIZE 4096 /* the same, MAX_NOTE */
 #define FTF_SPACE_RESERVED (512 * 1024) /* bytes of disk that fallocate() keeps for a record */
 #define FTF_STACK_BYTES (32 * 1024) /* raw stack kept in the record */
 #define FTF_CODE_BYTES 256

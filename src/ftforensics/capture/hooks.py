@@ -5,6 +5,7 @@
   threading.Thread        a new thread has no alternate stack: its overflow would die without a word
   os.fork                 the child has one thread, and shares open files with its parent
   multiprocessing.spawn   the child starts from nothing
+  os._exit, os.exec*      leave without exit handlers: the empty run folder would stay
 
 Hooks never raise into the job, and `remove` takes away exactly what is still ours.
 """
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 class Hooks:
     """All hooks of one installation."""
 
-    def __init__(self, native: ModuleType, settings: spawn.Settings, dumper: Dumper | None) -> None:
+    def __init__(
+        self, native: ModuleType, settings: spawn.Settings, dumper: Dumper | None, leaving: Callable[[], None]
+    ) -> None:
+        """leaving: called when the process ends, or becomes another program, without running exit handlers."""
         self._native = native
         self._watch = Watch(native)
         self._patches: list[Patch] = []
@@ -38,6 +42,8 @@ class Hooks:
         self._watch_faulthandler()
         self._watch.when_loaded("threading", "main_thread", self._hook_threads)
         self._watch.when_loaded("multiprocessing.spawn", "get_preparation_data", self._hook_spawn)
+        for name in ("_exit", "execv", "execve"):  # the other exec functions of os call these two
+            self._patches.append(_before_leaving(name, leaving))
         self.settings = settings
         self.dumper = dumper
 
@@ -120,6 +126,19 @@ def _disable(original: Callable[..., Any], native: ModuleType) -> Callable[..., 
         return result
 
     return _dressed(disable, original)
+
+
+def _before_leaving(name: str, leaving: Callable[[], None]) -> Patch:
+    original = getattr(os, name)
+    return Patch(os, name, lambda: _last_call(original, leaving))
+
+
+def _last_call(original: Callable[..., Any], leaving: Callable[[], None]) -> Callable[..., Any]:
+    def last_call(*args: Any, **kwargs: Any) -> Any:
+        leaving()
+        return original(*args, **kwargs)  # an exec that fails returns; a crash after it makes the folder again
+
+    return _dressed(last_call, original)
 
 
 def _dressed(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:

@@ -110,7 +110,7 @@ def _install(wanted: str | None, helper: str, raw_stack: bool) -> None:
             again.folder.remove_if_empty()
             again.folder = opened
         return
-    hooks = Hooks(native, settings, dumper)
+    hooks = Hooks(native, settings, dumper, _leave_nothing)
     _session = _Session(native, opened, hooks, dumper)
     if _fork_hooks is None:
         _fork_hooks = ForkHooks(native, _hooks)
@@ -162,7 +162,12 @@ def _at_exit() -> None:
     if session is None:
         return
     session.native.set_python_state(1)
-    session.folder.remove_if_empty()
+    _leave_nothing()
+
+
+def _leave_nothing() -> None:
+    if _session is not None:
+        _session.folder.remove_if_empty()
 
 
 def _folder_argument(dir: str | os.PathLike[str] | None) -> str | None:
