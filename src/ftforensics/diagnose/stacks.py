@@ -22,13 +22,9 @@ from ftforensics.model.helper_report import HelperReport, HelperThread
 from ftforensics.parsers.faulthandler_text import parse_faulthandler
 
 _OURS = "ftforensics/_native."
-_EVAL = (
-    "_PyEval_EvalFrameDefault",
-    "_PyEval_EvalFrameDefault.cold",
-    "_PyEval_EvalFrame",
-    "_PyEval_Vector",
-    "PyEval_EvalFrameEx",
-)
+_LOOPS = ("_PyEval_EvalFrameDefault", "_PyEval_EvalFrameDefault.cold", "PyEval_EvalFrameEx")
+# The last two only lead into a loop, and are compiled into their callers or not as the compiler likes.
+_EVAL = (*_LOOPS, "_PyEval_EvalFrame", "_PyEval_Vector")
 _PLUMBING = (
     "_PyEval_", "PyEval_", "_PyFunction_", "_PyObject_", "PyObject_", "_PyVectorcall", "PyVectorcall_",
     "method_vectorcall", "cfunction_", "slot_tp_", "type_call", "builtin_", "partial_", "run_mod",
@@ -125,12 +121,14 @@ def _shares(native: Sequence[Frame], runs: Sequence[Sequence[int]], python: Sequ
     """How many Python frames each run gets, innermost run first; together all of them, when there is a run at all."""
     shares: list[int] = []
     left = list(python)
+    # One Python frame is the least that a run holds, however its eval frames are named.
+    least = [max(1, sum(_plain(native[index]) in _LOOPS for index in run)) for run in runs]
     for run, outer in pairwise(runs):
-        needed = sum(len(later) for later in runs[len(shares) + 1 :])
+        own, needed = least[len(shares)], sum(least[len(shares) + 1 :])
         between = native[run[-1] + 1 : outer[0]]
-        border = _border(between, left, len(run))
+        border = _border(between, left, own)
         # An earlier border fixed where this run begins, so its own frames are all that is safe to give.
-        share = border if border is not None else len(left) - needed if not shares else len(run)
+        share = border if border is not None else len(left) - needed if not shares else own
         shares.append(max(0, min(share, len(left))))
         del left[: shares[-1]]
     return [*shares, len(left)] if runs else []

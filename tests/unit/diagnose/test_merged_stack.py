@@ -53,6 +53,13 @@ def names(frames: list[Frame]) -> list[str]:
             ["hook", "step", "train", "main"],
             ["add", "hook()", "step()", "backward", "train()", "main()"],
         ),
+        # the way into a loop is no loop of its own (3.10, a callback under ctypes)
+        (
+            ["torch.add", EVAL, "_PyEval_Vector", EVAL, "_PyEval_Vector", "torch.qsort", EVAL, "_PyEval_Vector", EVAL],
+            ["string_at", "compare", "sort", "main"],
+            ["add", "string_at()", "compare()", "qsort", "sort()", "main()"],
+        ),
+        (["torch.add", "_PyEval_Vector", "torch.sort", EVAL], ["f", "g"], ["add", "f()", "sort", "g()"]),
         # died in the interpreter itself: that frame stays
         ([EVAL, "Py_RunMain"], ["f"], [EVAL, "f()"]),
         (["_PyObject_Malloc", EVAL], ["f"], ["_PyObject_Malloc", "f()"]),
