@@ -39,6 +39,15 @@ bool ftf_context_trapped(const ucontext_t *context);
    had returned; false when the return address cannot be read. `how` names what was done, for the record. */
 bool ftf_context_step_out(ucontext_t *context, const char **how);
 
+/* Undoes what the interrupted code may have set and the kernel leaves set in a handler: x86's alignment check (EFLAGS.AC),
+   under which ordinary code of ours would fault (Linux clears only DF, RF and TF, arch/x86/kernel/signal.c). */
+static inline void ftf_settle_flags(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() & ~UINT64_C(0x40000));
+#endif
+}
+
 /* The thread control block, at the high end of a thread's stack mapping. */
 static inline uint64_t ftf_thread_pointer(void)
 {

@@ -62,13 +62,13 @@ static bool read_from(struct eh_globals *globals)
     uint8_t *object = header + 112;
     const struct type_info *info;
     uint64_t class;
-    memcpy(&info, header, sizeof info);
     /* exception_class, first word of the _Unwind_Exception at the header's end: "GNUCC++\0", or "\1" for a dependent. */
     memcpy(&class, object - UNWIND_HEADER, sizeof class);
     if ((class & ~UINT64_C(0xff)) != UINT64_C(0x474e5543432b2b00))
         return false;
-    if ((class & 0xff) == 1) /* std::exception_ptr rethrown: the word behind the type is the primary object */
-        memcpy(&object, header + 8, sizeof object);
+    if ((class & 0xff) == 1) /* std::rethrow_exception: __cxa_dependent_exception begins with the primary object */
+        memcpy(&object, header, sizeof object);
+    memcpy(&info, object - 112, sizeof info);
     if (!type_name(info, ftf.exception.type_text, sizeof ftf.exception.type_text))
         return false;
     ftf.exception.found = true;

@@ -417,6 +417,7 @@ static void complete_arguments(int sig, siginfo_t **info, void **context, uint64
 
 void ftf_on_fault(int sig, siginfo_t *info, void *context)
 {
+    ftf_settle_flags();
     int pid = ftf_getpid();
     int tid = ftf_gettid();
     complete_arguments(sig, &info, &context, (uint64_t)(uintptr_t)__builtin_return_address(0),

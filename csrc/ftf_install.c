@@ -6,6 +6,7 @@
 #include "ftf_handler.h"
 #include "ftf_hold.h"
 #include "ftf_hook.h"
+#include "ftf_keep.h"
 #include "ftf_ownership.h"
 #include "ftf_record.h"
 #include "ftf_watcher.h"
@@ -260,7 +261,7 @@ static int copy_list(char **from, char **to, int capacity)
             return -E2BIG;
         if (to[count] && strcmp(to[count], from[count]) == 0)
             continue;
-        to[count] = strdup(from[count]);
+        to[count] = ftf_keep(from[count], strlen(from[count]));
         if (!to[count])
             return -ENOMEM;
     }
@@ -277,10 +278,9 @@ static int configure(const struct ftf_config *config, const char **failed)
     strcpy(ftf.stem, config->stem);
     if (!ftf.static_members || ftf.static_size != config->static_size ||
         memcmp(ftf.static_members, config->static_members, config->static_size) != 0) {
-        char *members = malloc(config->static_size + 1);
+        char *members = ftf_keep(config->static_members, config->static_size);
         if (!members)
             return -ENOMEM;
-        memcpy(members, config->static_members, config->static_size);
         ftf.static_size = config->static_size; /* the old text is left behind for the same reason */
         ftf.static_members = members;
     }

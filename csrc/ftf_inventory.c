@@ -2,10 +2,10 @@
 #include "ftf_inventory.h"
 
 #include "ftf_altstack.h"
+#include "ftf_keep.h"
 #include "ftf_spawn.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -74,14 +74,15 @@ static bool acceptable(const char *lines, size_t size)
 static void fetch(void)
 {
     off_t size = lseek(output, 0, SEEK_END);
-    char *lines = size > 0 && size <= LARGEST ? malloc((size_t)size) : 0;
-    if (lines && pread(output, lines, (size_t)size, 0) == size && acceptable(lines, (size_t)size)) {
-        /* The handler may be reading the old text: it is given up, some kilobytes, at most once in AGAIN_NS. */
-        __atomic_store_n(&ftf.inventory, 0, __ATOMIC_RELEASE);
-        ftf.inventory_size = (size_t)size;
-        __atomic_store_n(&ftf.inventory, lines, __ATOMIC_RELEASE);
-    } else {
-        free(lines);
+    void *lines = size > 0 && size <= LARGEST ? mmap(0, (size_t)size, PROT_READ, MAP_PRIVATE, output, 0) : MAP_FAILED;
+    if (lines != MAP_FAILED) {
+        char *kept = acceptable(lines, (size_t)size) ? ftf_keep(lines, (size_t)size) : 0;
+        if (kept) { /* the old text is given up: some kilobytes, at most once in AGAIN_NS */
+            __atomic_store_n(&ftf.inventory, 0, __ATOMIC_RELEASE);
+            ftf.inventory_size = (size_t)size;
+            __atomic_store_n(&ftf.inventory, kept, __ATOMIC_RELEASE);
+        }
+        munmap(lines, (size_t)size);
     }
     close(output);
     output = -1;
