@@ -169,6 +169,16 @@ static void exception(void)
     write_line("cxx_exception", started);
 }
 
+/* Is one of the frames just found in Py_FatalError or its kin? */
+static bool under_fatal_error(void)
+{
+    for (int i = 1; i < ftf.walk.count; i++)
+        for (size_t k = 0; k < FTF_LENGTH(ftf.fatal_error); k++)
+            if (ftf.walk.frames[i].pc > ftf.fatal_error[k].start && ftf.walk.frames[i].pc <= ftf.fatal_error[k].end)
+                return true;
+    return false;
+}
+
 static void fault_file(void)
 {
     struct ftf_step step = {"fault_file", ftf_file_ask, 300, true, false};
@@ -235,6 +245,7 @@ static void record_crash(void *unused)
     exception();
     fault_file();
     walk("native", ftf_unwind_tables, true);
+    ftf.giving_up = ftf.signal == SIGSEGV && under_fatal_error();
     python("python", ftf_python_dump_current);
     core_lines = ftf_record_lines();
     member("code", ftf_member_code);
@@ -259,6 +270,7 @@ static void record_crash(void *unused)
 
     const struct ftf_action *next = next_action(ftf.signal, false);
     close_record(next                                                  ? "chain"
+                 : ftf.giving_up                                       ? "abort"
                  : returns_by_fault(ftf.signal, ftf.info, ftf.context) ? "refault"
                                                                        : "requeue",
                  next ? (uint64_t)(uintptr_t)next->handler : 0);
@@ -317,6 +329,15 @@ static void hand_over(int sig, siginfo_t *info, void *context)
     const struct ftf_action *next = next_action(sig, true);
     struct ftf_action action = next ? *next : standard;
     bool refault = returns_by_fault(sig, info, context);
+    if (ftf.giving_up && sig == SIGSEGV) {
+        /* Python was about to abort(). On 3.12 and 3.13 its clean-up frees what faulthandler.register() had allocated,
+           ours too, and that faults on a thread without the GIL (Python/pylifecycle.c, fatal_error). Without us it would
+           have died of SIGABRT, so it does: the pending signal is delivered before the instruction runs again. */
+        ftf_sigaction(SIGABRT, &standard, 0);
+        ftf_sigaction(sig, &standard, 0);
+        ftf_tgkill(ftf_getpid(), ftf_gettid(), SIGABRT);
+        return;
+    }
     /* CPython's handler for signal.signal() only sets a flag: after a real fault it would be called for ever. */
     if (next && refault && is_python_level(next))
         action.flags |= SA_RESETHAND;

@@ -198,6 +198,19 @@ static int find_libstdcxx(struct dl_phdr_info *info, size_t size, void *argument
     return 0;
 }
 
+/* The exported functions of CPython that end in abort(). */
+static void find_fatal_error(void)
+{
+    static const char *const names[] = {"Py_FatalError", "_Py_FatalErrorFunc", "_Py_FatalErrorFormat"};
+    for (size_t i = 0; i < FTF_LENGTH(names); i++) {
+        Dl_info info;
+        const ElfW(Sym) *symbol = 0;
+        void *function = dlsym(RTLD_DEFAULT, names[i]);
+        if (function && dladdr1(function, &info, (void **)&symbol, RTLD_DL_SYMENT) && symbol)
+            ftf.fatal_error[i] = (struct ftf_range){(uintptr_t)function, (uintptr_t)function + symbol->st_size};
+    }
+}
+
 void ftf_install_refresh(void) { dl_iterate_phdr(find_libstdcxx, 0); }
 
 static void read_boot_id(void)
@@ -331,6 +344,7 @@ int ftf_install(const struct ftf_config *config, const char **failed)
     learn_restorer();
     judge_unwinder();
     ftf.abort_message = dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE");
+    find_fatal_error();
     ftf_install_refresh();
     ftf_ownership_take();
     ftf_notes_take();

@@ -29,6 +29,10 @@
 #define FTF_REPORTER_MS 9500 /* the crash reporter is killed after this */
 #define FTF_SECOND_CRASHER_MS (FTF_BUDGET_MS + FTF_REPORTER_MS + 1500)
 
+struct ftf_range {
+    uint64_t start, end;
+};
+
 enum ftf_progress { FTF_IDLE, FTF_RECORDING, FTF_DONE };
 
 /* A file descriptor that the job may close and get again for a file of its own: compared by device and inode before use. */
@@ -126,6 +130,7 @@ struct ftf_state {
     bool no_sandbox; /* valgrind ends a program that uses clone(CLONE_VM) in our way */
     const char *unwind_safety; /* "lockfree" or "loader-lock" */
     struct abort_text **abort_message; /* glibc's __abort_msg, or NULL */
+    struct ftf_range fatal_error[3]; /* CPython's Py_FatalError and its kin */
     void *(*cxa_get_globals[4])(void); /* one a loaded libstdc++ */
     int cxa_count;
 
@@ -196,6 +201,7 @@ struct ftf_state {
     uint64_t signal_return; /* return address of the handler: the restorer or the vdso */
     stack_t original_stack;
     int crash_pid; /* of the crashing process, which is not always `pid` */
+    bool giving_up; /* the fault lies in Py_FatalError's clean-up: see hand_over */
     bool foreign_process; /* it is a child that never ran our fork hooks (vfork, raw clone) */
     int watcher_tid;
     int crashers[FTF_MAX_CRASHERS];

@@ -254,7 +254,7 @@ class Phase(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    how: str | None = None  # "refault", "requeue", "chain"
+    how: str | None = None  # "refault", "requeue", "chain", "abort" (inside Py_FatalError)
     next: Address | None = None  # the handler that gets the signal next; 0 = default action
     total_ms: float | None = None
 
