@@ -15,9 +15,39 @@ static struct {
     char path[FTF_PATH_SIZE];
 } answer;
 
-void ftf_file_ask(void)
+static bool size_of(const char *path, const struct ftf_map *map)
 {
     struct stat st;
+    if (ftf_syscall4(SYS_newfstatat, AT_FDCWD, path, &st, 0) != 0 || (uint64_t)st.st_ino != map->inode)
+        return false;
+    answer.size = st.st_size;
+    return true;
+}
+
+static void put_plain_hex(struct ftf_text *text, uint64_t value)
+{
+    for (int shift = 60; shift >= 0; shift -= 4)
+        if (value >> shift != 0 || shift == 0)
+            ftf_put(text, &"0123456789abcdef"[value >> shift & 15], 1);
+}
+
+/* A file without a name any more, as torch makes its shared memory: through the mapping itself. Needs CAP_SYS_ADMIN or
+   CAP_CHECKPOINT_RESTORE (fs/proc/base.c, proc_map_files_get_link). */
+static bool size_of_deleted(const struct ftf_map *map)
+{
+    char path[80];
+    struct ftf_text text = {path, sizeof path - 1, 0, false};
+    ftf_puts(&text, "/proc/self/map_files/");
+    put_plain_hex(&text, map->start);
+    ftf_puts(&text, "-");
+    put_plain_hex(&text, map->end);
+    path[text.used] = 0;
+    return size_of(path, map);
+}
+
+void ftf_file_ask(void)
+{
+    static const char mark[] = " (deleted)";
     struct statfs fs;
     const struct ftf_map *map = ftf_maps_find((uint64_t)(uintptr_t)ftf.info->si_addr);
     answer.stat_ok = answer.statfs_ok = false;
@@ -26,11 +56,17 @@ void ftf_file_ask(void)
         return;
     memcpy(answer.path, ftf_maps_name(map), map->name_length);
     answer.path[map->name_length] = 0;
-    if (ftf_syscall4(SYS_newfstatat, AT_FDCWD, answer.path, &st, 0) == 0 && (uint64_t)st.st_ino == map->inode) {
-        answer.size = st.st_size;
-        answer.stat_ok = true;
-    }
-    if (answer.stat_ok && ftf_syscall2(SYS_statfs, answer.path, &fs) == 0) {
+    answer.stat_ok = size_of(answer.path, map) || size_of_deleted(map);
+    /* Of the directory: the file itself may be gone, its file system is the same. */
+    char directory[FTF_PATH_SIZE];
+    size_t length = map->name_length;
+    if (length > sizeof mark && memcmp(answer.path + length - (sizeof mark - 1), mark, sizeof mark - 1) == 0)
+        length -= sizeof mark - 1;
+    while (length > 1 && answer.path[length - 1] != '/')
+        length--;
+    memcpy(directory, answer.path, length);
+    directory[length] = 0;
+    if (ftf_syscall2(SYS_statfs, directory, &fs) == 0) {
         answer.filesystem = (uint64_t)fs.f_type;
         answer.free = (int64_t)fs.f_bavail * fs.f_bsize;
         answer.statfs_ok = true;

@@ -291,6 +291,14 @@ def test_a_command_quotes_the_path_that_it_names(path: str) -> None:
     assert gap.grant == f"stat '{path}'"
 
 
+def test_of_shared_memory_without_a_name_the_free_space_tells() -> None:
+    """Its length is not known then; a tmpfs that had room did not refuse the page for lack of it."""
+    nameless = {"path": "/dev/shm/torch_1 (deleted)", "size": None, "filesystem": 0x01021994, "free": 0}
+    assert read(bus(0x7F3000002000).set(fault_file=nameless)).mechanism is Mechanism.BUS_SHM_FULL
+    roomy = {**nameless, "free": 1 << 30}
+    assert read(bus(0x7F3000002000).set(fault_file=roomy)).mechanism is Mechanism.BUS_TRUNCATED_FILE
+
+
 def test_the_files_length_decides_where_it_is_known() -> None:
     cut = {"path": "/dev/shm/torch_1_2", "size": 0x1000, "filesystem": 0x01021994, "free": 0}
     reading = read(bus(0x7F3000002000).set(fault_file=cut))

@@ -14,6 +14,7 @@ from ftforensics.parsers.proc_maps import Mapping
 
 ADRALN, ADRERR, OBJERR, MCEERR_AR, MCEERR_AO = 1, 2, 3, 4, 5
 _TMPFS_MAGIC = 0x01021994  # linux/magic.h
+_ROOM = 1 << 20  # bytes; more than this free and tmpfs did not refuse a page for lack of it
 
 
 def read_bus(record: CrashRecord, machine: Machine) -> MechanismReading:
@@ -99,6 +100,11 @@ def _file(record: CrashRecord, mapping: Mapping, cite: Cite) -> MechanismReading
         if file.free is not None and word is Mechanism.BUS_SHM_FULL:
             supports.append(Cite("crash", "fault_file.free", f"{file.free} bytes are free in its file system"))
     else:
+        if limited and file is not None and file.free is not None:
+            # How long it was is not known, but a page of tmpfs is refused for one of two reasons.
+            supports.append(Cite("crash", "fault_file.free", f"{file.free} bytes are free in its file system"))
+            if file.free >= _ROOM:
+                word = Mechanism.BUS_TRUNCATED_FILE
         look = None if mapping.deleted else f"stat {shlex.quote(mapping.path)}"
         unknown.append(Gap("file", f"how long {mapping.path} was when it happened", look))
     return MechanismReading(
