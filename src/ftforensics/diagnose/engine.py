@@ -18,6 +18,7 @@ from ftforensics.diagnose.timeline import timeline
 from ftforensics.diagnose.verdict import Weighed, weigh
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Case, Crash
+from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import (
     Confidence,
     Diagnosis,
@@ -92,6 +93,13 @@ def _role(judged: _Judged) -> str:
     return "collateral" if _ended_by_other(judged) else "unknown"
 
 
+def _ended_by(record: CrashRecord) -> str | None:
+    """The signal in the wait status: the recorded one, but where Python was in the middle of its own abort()."""
+    if record.end is not None and record.end.how == "abort":
+        return "SIGABRT"
+    return record.signal.name if record.signal else None
+
+
 def _process(judged: _Judged, role: str) -> ProcessReport:
     crash, record = judged.crash, judged.crash.record
     process, job, phase = record.process, record.job, record.phase
@@ -104,7 +112,7 @@ def _process(judged: _Judged, role: str) -> ProcessReport:
         pid=process.pid if process else None,
         rank=job.rank if job else None,
         worker_of=process.fork_of if process else None,
-        exit=Exit(signal=record.signal.name if record.signal else None),
+        exit=Exit(signal=_ended_by(record)),
         role=role,
         phase=" > ".join(phase.names) if phase and phase.names else None,
         step=record.step,

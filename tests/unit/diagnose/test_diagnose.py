@@ -46,6 +46,13 @@ def sent() -> CrashText:
     return CrashText().signal(6, "SIGABRT", 0, "SI_USER", sender=999)
 
 
+def test_the_exit_is_what_the_parent_saw() -> None:
+    assert judge(fault()).processes[0].exit.signal == "SIGSEGV"
+    aborted = fault()
+    aborted.members["end"]["how"] = "abort"
+    assert judge(aborted).processes[0].exit.signal == "SIGABRT"
+
+
 def test_the_example(root: Path) -> None:
     reading = read_record((root / "docs" / "example.crash.json").read_bytes())
     assert isinstance(reading, ReadRecord)
