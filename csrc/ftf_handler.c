@@ -6,8 +6,8 @@
      - a step faulted: jump back to the sequencer, which goes on with the next step (ftf_step.h);
      - the record is done and another library's handler, to which we handed the signal, hands it back: see the end.
 
-   Record (record_crash). First every other thread is held (ftf_hold.h), then the steps of the table below run, each
-   rendering into one buffer; only the sequencer writes, whole lines, so a step that fails leaves no bytes. The most
+   Record (record_crash). First every other thread is held (ftf_hold.h), then the steps run in the order written there,
+   each rendering into one buffer; only the sequencer writes, whole lines, so a step that fails leaves no bytes. The most
    important comes first. Steps that run foreign code (libgcc's unwinder, CPython's dumper, an exception's what()) run in
    a child that shares our memory, with a deadline. All in all FTF_BUDGET_MS at most, then what is left is skipped, and
    `stages` says so. Last the crash reporter (ftf_reporter.h), bounded by FTF_REPORTER_MS, then `stages` and `end`.
@@ -34,6 +34,8 @@
 #include "ftf_step.h"
 #include "ftf_unwind.h"
 
+#include <string.h>
+
 static void write_line(const char *name, int64_t started)
 {
     int result = ftf_record_write_line();
@@ -48,7 +50,7 @@ static bool budget_left(void)
     return ftf_clock_ns(CLOCK_MONOTONIC) - ftf.crash_ns < (int64_t)FTF_BUDGET_MS * 1000000;
 }
 
-/* A step whose line is complete when it returns. A failed step's line is written as null. */
+/* A step whose line is complete when it returns. A failed step's member is missing from the record. */
 static void member(const char *name, void (*render)(void))
 {
     struct ftf_step step = {name, render, 1000, false, false};
@@ -298,7 +300,7 @@ static bool returns_by_fault(int sig, const siginfo_t *info, const void *context
     return true;
 }
 
-/* faulthandler re-raises and dies; with it alone behind us the others may stay held. */
+/* The newest handler behind us that has not run during this death; NULL: the default action. */
 static const struct ftf_action *next_action(int sig, bool visit)
 {
     struct ftf_chain *chain = &ftf.chains[ftf_fault_index(sig)];
@@ -314,13 +316,14 @@ static const struct ftf_action *next_action(int sig, bool visit)
     return 0;
 }
 
-/* CPython uses one C function for all of signal.signal(); it stood on SIGINT when we were installed. */
+/* Is it CPython's one C function for all of signal.signal()? Known by the file it lies in, because nothing exports it.
+   faulthandler's lie there too, and put the action that was before back themselves, so nothing is lost for them. */
 static bool is_python_level(const struct ftf_action *action)
 {
-    for (int i = 0; i < FTF_NOTED_SIGNALS; i++)
-        if (ftf_noted_signals[i] == SIGINT)
-            return action->handler == ftf.noted[i].handler;
-    return false;
+    const struct ftf_map *handler = ftf_maps_find((uint64_t)(uintptr_t)action->handler);
+    const struct ftf_map *python = ftf_maps_find(ftf.fatal_error[0].start);
+    return handler && python && handler->name_length > 0 && handler->name_length == python->name_length &&
+           memcmp(ftf_maps_name(handler), ftf_maps_name(python), handler->name_length) == 0;
 }
 
 static void hand_over(int sig, siginfo_t *info, void *context)
@@ -407,6 +410,7 @@ static void begin(int sig, siginfo_t *info, void *context, int pid)
     ftf.context = context;
     ftf.stage_count = 0;
     ftf.recovery_armed = false;
+    ftf.giving_up = false;
     ftf.output_fd = -1;
     __atomic_store_n(&ftf.release, 0, __ATOMIC_RELEASE);
     for (int i = 0; i < FTF_FAULT_SIGNALS; i++)

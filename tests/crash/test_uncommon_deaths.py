@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -24,7 +25,7 @@ class Seen:
         return [record["process"]["pid"] for record in self.records]  # type: ignore[index]
 
 
-def run(place: Workplace, way: str) -> Seen:
+def run(place: Workplace, way: str, prepare: Callable[[], object] | None = None) -> Seen:
     folder = place.fresh() / "records"
     library = place.build / "vforked.so"
     if not library.exists():
@@ -36,12 +37,15 @@ def run(place: Workplace, way: str) -> Seen:
         stderr=subprocess.STDOUT,
         text=True,
         timeout=60,
+        preexec_fn=prepare,
     )
     return Seen(done.returncode, done.stdout, [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))])
 
 
-def test_a_python_level_handler_runs_once_and_not_for_ever(place: Workplace) -> None:
-    seen = run(place, "python_level_handler")
+@pytest.mark.parametrize("interrupt", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
+def test_a_python_level_handler_runs_once_and_not_for_ever(place: Workplace, interrupt: signal.Handlers) -> None:
+    """A shell's background job ignores SIGINT, so Python's handler is nowhere to be seen when we are installed."""
+    seen = run(place, "python_level_handler", prepare=lambda: signal.signal(signal.SIGINT, interrupt))
     assert "stolen 1" in seen.output
     assert "never reached" not in seen.output
     assert seen.status == -signal.SIGSEGV
