@@ -83,19 +83,10 @@ void ftf_member_fault_file(void)
     ftf_puts(out, "{\"path\": ");
     ftf_put_json_string(out, answer.path, ftf_string_length(answer.path));
     ftf_puts(out, ", \"size\": ");
-    if (answer.stat_ok)
-        ftf_put_decimal(out, answer.size);
-    else
-        ftf_puts(out, "null");
+    ftf_put_decimal_or_null(out, answer.stat_ok, answer.size);
     ftf_puts(out, ", \"filesystem\": ");
-    if (answer.statfs_ok)
-        ftf_put_decimal(out, (int64_t)answer.filesystem);
-    else
-        ftf_puts(out, "null");
+    ftf_put_decimal_or_null(out, answer.statfs_ok, (int64_t)answer.filesystem);
     ftf_puts(out, ", \"free\": ");
-    if (answer.statfs_ok)
-        ftf_put_decimal(out, answer.free);
-    else
-        ftf_puts(out, "null");
+    ftf_put_decimal_or_null(out, answer.statfs_ok, answer.free);
     ftf_puts(out, "},\n");
 }

@@ -46,6 +46,22 @@ void ftf_put_address(struct ftf_text *text, uint64_t value)
     ftf_put(text, reversed + position, sizeof reversed - position);
 }
 
+void ftf_put_decimal_or_null(struct ftf_text *text, bool known, int64_t value)
+{
+    if (known)
+        ftf_put_decimal(text, value);
+    else
+        ftf_puts(text, "null");
+}
+
+void ftf_put_address_or_null(struct ftf_text *text, bool known, uint64_t value)
+{
+    if (known)
+        ftf_put_address(text, value);
+    else
+        ftf_puts(text, "null");
+}
+
 void ftf_put_hex_bytes(struct ftf_text *text, const uint8_t *bytes, size_t length)
 {
     for (size_t i = 0; i < length; i++) {

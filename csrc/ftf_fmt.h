@@ -17,6 +17,9 @@ void ftf_puts(struct ftf_text *text, const char *string);
 void ftf_put_decimal(struct ftf_text *text, int64_t value);
 /* "0x7f00" with quotes: addresses are JSON strings, because JSON numbers lose 64-bit values. */
 void ftf_put_address(struct ftf_text *text, uint64_t value);
+/* The number, or JSON's null when it is not known. */
+void ftf_put_decimal_or_null(struct ftf_text *text, bool known, int64_t value);
+void ftf_put_address_or_null(struct ftf_text *text, bool known, uint64_t value);
 void ftf_put_hex_bytes(struct ftf_text *text, const uint8_t *bytes, size_t length);
 /* Seconds with six decimals from nanoseconds. */
 void ftf_put_seconds(struct ftf_text *text, int64_t ns);

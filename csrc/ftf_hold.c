@@ -166,16 +166,8 @@ void ftf_hold_threads(void)
    its own before it arrives, however late that is. Unreadable: it is gone, or we cannot know and say no. */
 bool ftf_thread_blocks(int tid, int sig)
 {
-    char path[64], status[4096];
-    struct ftf_text text = {path, sizeof path - 1, 0, false};
-    ftf_puts(&text, "/proc/self/task/");
-    ftf_put_decimal(&text, tid);
-    ftf_puts(&text, "/status");
-    path[text.used] = 0;
-    int fd = ftf_open_somehow(path, O_RDONLY, 0);
-    long got = fd < 0 ? -1 : ftf_read(fd, status, sizeof status);
-    if (fd >= 0)
-        ftf_close(fd);
+    char status[4096];
+    long got = ftf_read_task_file(tid, "status", status, sizeof status);
     const char *cursor = status;
     for (const char *end = cursor + (got > 0 ? got : 0); cursor + 7 < end; cursor++)
         if (memcmp(cursor, "SigBlk:", 7) == 0) {

@@ -193,15 +193,9 @@ void ftf_member_signal(void)
     ftf_puts(out, ", \"code_name\": ");
     put_string_or_null(code_name(ftf.signal, info->si_code));
     ftf_puts(out, ", \"address\": ");
-    if (sent)
-        ftf_puts(out, "null");
-    else
-        ftf_put_address(out, (uint64_t)(uintptr_t)info->si_addr);
+    ftf_put_address_or_null(out, !sent, (uint64_t)(uintptr_t)info->si_addr);
     ftf_puts(out, ", \"address_lsb\": ");
-    if (ftf.signal == SIGBUS && (info->si_code == 4 || info->si_code == 5))
-        ftf_put_decimal(out, info->si_addr_lsb);
-    else
-        ftf_puts(out, "null");
+    ftf_put_decimal_or_null(out, ftf.signal == SIGBUS && (info->si_code == 4 || info->si_code == 5), info->si_addr_lsb);
     ftf_puts(out, ", \"sender\": ");
     if (sent && (info->si_code == SI_USER || info->si_code == SI_TKILL || info->si_code == SI_QUEUE)) {
         ftf_puts(out, "{\"pid\": ");
@@ -213,25 +207,13 @@ void ftf_member_signal(void)
         ftf_puts(out, "null");
     }
     ftf_puts(out, ", \"via\": ");
-    if (via)
-        ftf_put_address(out, via);
-    else
-        ftf_puts(out, "null");
+    ftf_put_address_or_null(out, via, via);
     ftf_puts(out, ", \"trap\": ");
-    if (!sent && details.trap >= 0)
-        ftf_put_decimal(out, details.trap);
-    else
-        ftf_puts(out, "null");
+    ftf_put_decimal_or_null(out, !sent && details.trap >= 0, details.trap);
     ftf_puts(out, ", \"error_code\": ");
-    if (!sent && details.has_error_code)
-        ftf_put_address(out, details.error_code);
-    else
-        ftf_puts(out, "null");
+    ftf_put_address_or_null(out, !sent && details.has_error_code, details.error_code);
     ftf_puts(out, ", \"esr\": ");
-    if (!sent && details.has_esr)
-        ftf_put_address(out, details.esr);
-    else
-        ftf_puts(out, "null");
+    ftf_put_address_or_null(out, !sent && details.has_esr, details.esr);
     ftf_puts(out, ", \"access\": ");
     put_string_or_null(sent ? 0 : details.access);
     ftf_puts(out, "},\n\"mechanism\": null,\n");
@@ -277,10 +259,7 @@ void ftf_member_marks(void)
         ftf_puts(out, "null,\n");
     }
     put_member("step");
-    if (ftf.has_step)
-        ftf_put_decimal(out, ftf.step);
-    else
-        ftf_puts(out, "null");
+    ftf_put_decimal_or_null(out, ftf.has_step, ftf.step);
     ftf_puts(out, ",\n");
     put_member("note");
     put_string_or_null(ftf.note[0] ? ftf.note : 0);

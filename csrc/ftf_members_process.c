@@ -61,10 +61,7 @@ static void put_chained(const struct ftf_chained *entry)
     else
         ftf_puts(out, "null");
     ftf_puts(out, ", \"offset\": ");
-    if (entry->library[0] && address > entry->library_base)
-        ftf_put_address(out, address - entry->library_base);
-    else
-        ftf_puts(out, "null");
+    ftf_put_address_or_null(out, entry->library[0] && address > entry->library_base, address - entry->library_base);
     ftf_puts(out, ", \"taken_back\": ");
     ftf_put_bool(out, entry->taken_back);
     ftf_puts(out, ", \"at\": ");
@@ -122,10 +119,7 @@ void ftf_member_limits(void)
         ftf_puts(out, i ? ", \"" : "\"");
         ftf_puts(out, table[i].name);
         ftf_puts(out, "\": ");
-        if (limit.rlim_cur == RLIM_INFINITY)
-            ftf_puts(out, "null");
-        else
-            ftf_put_decimal(out, (int64_t)limit.rlim_cur);
+        ftf_put_decimal_or_null(out, limit.rlim_cur != RLIM_INFINITY, (int64_t)limit.rlim_cur);
     }
     ftf_puts(out, "},\n");
 }
@@ -272,17 +266,8 @@ static void put_thread_name(const struct ftf_thread *thread)
         ftf_put_json_string(out, thread->name, ftf_string_length(thread->name));
         return;
     }
-    char path[64];
     char name[32];
-    struct ftf_text text = {path, sizeof path - 1, 0, false};
-    ftf_puts(&text, "/proc/self/task/");
-    ftf_put_decimal(&text, thread->tid);
-    ftf_puts(&text, "/comm");
-    path[text.used] = 0;
-    int fd = ftf_open_somehow(path, O_RDONLY, 0);
-    long got = fd < 0 ? -1 : ftf_read(fd, name, sizeof name);
-    if (fd >= 0)
-        ftf_close(fd);
+    long got = ftf_read_task_file(thread->tid, "comm", name, sizeof name);
     if (got > 0)
         ftf_put_json_string(out, name, (size_t)got - (name[got - 1] == '\n'));
     else

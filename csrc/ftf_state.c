@@ -40,3 +40,20 @@ int ftf_open_somehow(const char *path, int flags, int mode)
     }
     return (int)fd;
 }
+
+long ftf_read_task_file(int tid, const char *name, char *buffer, size_t size)
+{
+    char path[64];
+    struct ftf_text text = {path, sizeof path - 1, 0, false};
+    ftf_puts(&text, "/proc/self/task/");
+    ftf_put_decimal(&text, tid);
+    ftf_puts(&text, "/");
+    ftf_puts(&text, name);
+    path[text.used] = 0;
+    int fd = ftf_open_somehow(path, O_RDONLY, 0);
+    if (fd < 0)
+        return fd;
+    long got = ftf_read(fd, buffer, size);
+    ftf_close(fd);
+    return got;
+}

@@ -236,5 +236,7 @@ int ftf_fault_index(int sig); /* -1 when it is none of ours */
 bool ftf_fd_is_ours(const struct ftf_fd *fd);
 /* Opens, closing the spare descriptor when the table is full. */
 int ftf_open_somehow(const char *path, int flags, int mode);
+/* Reads the beginning of /proc/self/task/<tid>/<name>. Returns the bytes read or a negative errno. */
+long ftf_read_task_file(int tid, const char *name, char *buffer, size_t size);
 
 #endif

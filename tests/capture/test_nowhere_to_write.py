@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +24,8 @@ DEFAULTS = """
 
 
 @pytest.fixture
-def memory_folder(tmp_path: Path) -> Iterator[Path]:
-    folder = Path("/dev/shm") / f"ftforensics-test-{tmp_path.name}"
-    folder.mkdir()
+def memory_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ftforensics-test-", dir="/dev/shm"))
     yield folder
     shutil.rmtree(folder)
 
@@ -145,7 +145,8 @@ def test_a_file_system_that_answers_nobody(tmp_path: Path, jobs: Jobs) -> None:
         assert '"end"' in path.read_text()
         path.unlink()
     finally:
-        subprocess.run(["umount", mount], check=True)
+        # Lazily: what was stuck in the kernel is on its way out, and holds the file system until it has gone.
+        subprocess.run(["umount", "--lazy", mount], check=True)
 
 
 @needs_root
