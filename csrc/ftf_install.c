@@ -130,8 +130,6 @@ static void after_fork_in_child(void)
     prepare_process();
 }
 
-static void after_fork_in_parent(void) {}
-
 /* glibc's sa_restorer, which libgcc, gdb and py-spy know as the mark of a signal frame. aarch64 has none. */
 static void learn_restorer(void)
 {
@@ -334,7 +332,6 @@ int ftf_install(const struct ftf_config *config, const char **failed)
     ftf_hook_malloc = hooked_malloc;
     const char *preloaded = getenv("LD_PRELOAD");
     ftf.no_sandbox = preloaded && strstr(preloaded, "vgpreload");
-    ftf.uid = getuid();
     prepare_process();
     ftf_altstack_check();
     if (ftf.installed)
@@ -349,7 +346,7 @@ int ftf_install(const struct ftf_config *config, const char **failed)
     ftf_ownership_take();
     ftf_notes_take();
     if (!hooks_registered)
-        hooks_registered = pthread_atfork(0, after_fork_in_parent, after_fork_in_child) == 0;
+        hooks_registered = pthread_atfork(0, 0, after_fork_in_child) == 0;
     ftf.installed = true;
     return 0;
 }

@@ -33,6 +33,8 @@ void ftf_member_maps(void);
 void ftf_member_stages(void);
 void ftf_member_end(const char *how, uint64_t next);
 
+/* Who sent a signal, or null. */
+void ftf_put_sender(struct ftf_text *text, bool known, int pid, unsigned uid);
 const char *ftf_signal_name(int sig);
 /* Does `info` say that a process sent the signal (kill, tgkill, sigqueue), not the kernel? */
 bool ftf_was_sent(const siginfo_t *info);

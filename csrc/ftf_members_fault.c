@@ -177,6 +177,19 @@ static uint64_t raised_again_by(void)
     return 0;
 }
 
+void ftf_put_sender(struct ftf_text *text, bool known, int pid, unsigned uid)
+{
+    if (!known) {
+        ftf_puts(text, "null");
+        return;
+    }
+    ftf_puts(text, "{\"pid\": ");
+    ftf_put_decimal(text, pid);
+    ftf_puts(text, ", \"uid\": ");
+    ftf_put_decimal(text, uid);
+    ftf_puts(text, "}");
+}
+
 void ftf_member_signal(void)
 {
     const siginfo_t *info = ftf.info;
@@ -197,15 +210,8 @@ void ftf_member_signal(void)
     ftf_puts(out, ", \"address_lsb\": ");
     ftf_put_decimal_or_null(out, ftf.signal == SIGBUS && (info->si_code == 4 || info->si_code == 5), info->si_addr_lsb);
     ftf_puts(out, ", \"sender\": ");
-    if (sent && (info->si_code == SI_USER || info->si_code == SI_TKILL || info->si_code == SI_QUEUE)) {
-        ftf_puts(out, "{\"pid\": ");
-        ftf_put_decimal(out, info->si_pid);
-        ftf_puts(out, ", \"uid\": ");
-        ftf_put_decimal(out, info->si_uid);
-        ftf_puts(out, "}");
-    } else {
-        ftf_puts(out, "null");
-    }
+    bool named = sent && (info->si_code == SI_USER || info->si_code == SI_TKILL || info->si_code == SI_QUEUE);
+    ftf_put_sender(out, named, info->si_pid, info->si_uid);
     ftf_puts(out, ", \"via\": ");
     ftf_put_address_or_null(out, via, via);
     ftf_puts(out, ", \"trap\": ");

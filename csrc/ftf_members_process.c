@@ -1,6 +1,7 @@
 /* CONTEXT: SIGNAL. The members that tell of the process the crash happened in. Shapes: docs/schema.md. */
 #include "ftf_members.h"
 
+#include "ftf_handler.h"
 #include "ftf_maps.h"
 #include "ftf_peek.h"
 #include "ftf_step.h"
@@ -34,15 +35,8 @@ void ftf_member_signals_seen(void)
         ftf_puts(out, "\", \"at\": ");
         ftf_put_seconds(out, seen->ns);
         ftf_puts(out, ", \"sender\": ");
-        if (seen->code <= 0) {
-            ftf_puts(out, "{\"pid\": ");
-            ftf_put_decimal(out, seen->pid);
-            ftf_puts(out, ", \"uid\": ");
-            ftf_put_decimal(out, seen->uid);
-            ftf_puts(out, "}}");
-        } else {
-            ftf_puts(out, "null}");
-        }
+        ftf_put_sender(out, seen->code <= 0, seen->pid, seen->uid);
+        ftf_puts(out, "}");
     }
     ftf_puts(out, "],\n");
 }
@@ -71,8 +65,6 @@ static void put_chained(const struct ftf_chained *entry)
         ftf_puts(out, "null");
     ftf_puts(out, "}");
 }
-
-extern void ftf_on_fault(int sig, siginfo_t *info, void *context);
 
 void ftf_member_handlers(void)
 {

@@ -124,7 +124,6 @@ struct ftf_state {
     char memory_limit_file[512];
     char boot_id[40];
     int64_t installed_ns;
-    unsigned uid;
     void (*restorer)(void); /* glibc's signal-return trampoline, which unwinders recognise */
     unsigned long restorer_flag; /* SA_RESTORER on x86-64; aarch64 returns through the vdso instead */
     bool no_sandbox; /* valgrind ends a program that uses clone(CLONE_VM) in our way */
@@ -140,7 +139,6 @@ struct ftf_state {
     uint64_t start_ticks;
     uint64_t arg_start;
     char path[FTF_PATH_SIZE + 600];
-    char fallback_path[1024];
     struct ftf_fd record_fd; /* O_TMPFILE, linked at the crash; nothing is left by a clean exit, however it ends */
     struct ftf_fd maps_fd;
     struct ftf_fd task_fd;
@@ -221,7 +219,6 @@ struct ftf_state {
     struct ftf_stage stages[FTF_MAX_STAGES];
     int stage_count;
     struct {
-        const char *type;
         char type_text[256];
         char what[2048];
         bool found;
