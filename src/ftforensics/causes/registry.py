@@ -12,6 +12,7 @@ import msgspec
 
 import ftforensics.causes as package
 from ftforensics.model.case import Crash
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Finding
 
 HEADINGS = ("What it means", "How it is told apart", "What to do", "Seen in the field", "References")
@@ -29,13 +30,18 @@ class Kind(str, Enum):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """id: public and stable, kebab-case; family: the folder; text: the docstring."""
+    """id: public and stable, kebab-case; family: the folder; text: the docstring.
+
+    check looks at a crash record; check_death at an end of any kind, with or without one. A cause has one or both, and
+    of a process that left a record both are asked.
+    """
 
     id: str
     family: str
     kind: Kind
     text: str
-    check: Callable[[Crash], Iterator[Finding]]
+    check: Callable[[Crash], Iterator[Finding]] | None
+    check_death: Callable[[Death], Iterator[Finding]] | None
 
     @property
     def title(self) -> str:
@@ -66,4 +72,11 @@ def find_cause(identifier: str) -> Cause | None:
 
 def _load(family: str, name: str) -> Cause:
     module = importlib.import_module(f"{package.__name__}.{family}.{name}")
-    return Cause(name.replace("_", "-"), family, module.KIND, (module.__doc__ or "").strip() + "\n", module.check)
+    return Cause(
+        name.replace("_", "-"),
+        family,
+        module.KIND,
+        (module.__doc__ or "").strip() + "\n",
+        getattr(module, "check", None),
+        getattr(module, "check_death", None),
+    )

@@ -65,7 +65,9 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
 
 def _judge(crash: Crash, resolve: Resolver) -> _Judged:
     doubts = contradictions(crash.record)
-    findings = [(cause, _doubted(finding, doubts)) for cause in causes() for finding in cause.check(crash)]
+    findings = [
+        (cause, _doubted(finding, doubts)) for cause in causes() if cause.check for finding in cause.check(crash)
+    ]
     return _Judged(crash, weigh(crash, findings), signal_owners(crash.record, resolve))
 
 

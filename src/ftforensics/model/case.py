@@ -8,7 +8,13 @@ from ftforensics.model.basics import Gap
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Frame
 from ftforensics.model.helper_report import HelperReport
+from ftforensics.model.kernel import KernelLog
+from ftforensics.model.launcher import LauncherLog
 from ftforensics.model.mechanism import MechanismReading
+from ftforensics.model.notice import Notice
+from ftforensics.model.reading import Reading
+from ftforensics.model.ring import Ring
+from ftforensics.model.run import RunEvidence
 
 
 class PythonFrame(msgspec.Struct, frozen=True):
@@ -43,8 +49,29 @@ class CaseRecord(msgspec.Struct, frozen=True):
     gaps: list[Gap] = []
 
 
+class CaseRing(msgspec.Struct, frozen=True):
+    """One recorder ring. alive: its process still runs on this machine (same pid, start time and boot)."""
+
+    ring: Ring
+    path: str | None = None
+    alive: bool = False
+
+
 class Case(msgspec.Struct, frozen=True):
+    """Everything that was collected. readings: counters read now, only for input of this machine's present boot.
+    given_exit: the wait status that the person gave (`--exit-code`), as -signal or code; given_pid: `--pid`.
+    boot_id: this machine's, for live sources."""
+
     records: list[CaseRecord] = []
+    rings: list[CaseRing] = []
+    runs: list[RunEvidence] = []
+    kernel_logs: list[KernelLog] = []
+    launcher_logs: list[LauncherLog] = []
+    notices: list[Notice] = []
+    readings: list[Reading] = []
+    given_exit: int | None = None
+    given_pid: int | None = None
+    boot_id: str | None = None
     gaps: list[Gap] = []
 
 

@@ -97,6 +97,42 @@ class SignalOwners(msgspec.Struct, frozen=True):
     handlers: list[SignalHandler] = []
 
 
+class CurvePoint(msgspec.Struct, frozen=True):
+    before: float  # seconds before the end
+    used: int  # bytes
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who held memory at the last sample. rss: bytes."""
+
+    pid: int | None
+    name: str | None
+    rss: int
+    rank: int | None = None
+    cite: Cite | None = None
+
+
+class MemoryHistory(msgspec.Struct, frozen=True):
+    """The last minute before an end. quantity: what `points` show, as a person would say it ("memory of /slurm/job_1",
+    "this process's memory"); limit: the limit that applies to it, bytes; growth: bytes/s over the final rise; since:
+    seconds before the end at which that rise began; last_age: seconds between the last sample and the end, None when
+    the end's time is not known; used: bytes at the last sample; rising: how many of `ranks` grew together."""
+
+    quantity: str
+    points: list[CurvePoint] = []
+    limit: int | None = None
+    limit_of: str | None = None
+    growth: float | None = None
+    since: float | None = None
+    started_at: int | None = None  # bytes when the final rise began
+    used: int | None = None
+    last_age: float | None = None
+    ranks: int | None = None
+    rising: int | None = None
+    holders: list[Holder] = []  # largest first
+    ring: str | None = None
+
+
 class ProcessReport(msgspec.Struct, frozen=True):
     host: str | None
     pid: int | None
@@ -111,6 +147,9 @@ class ProcessReport(msgspec.Struct, frozen=True):
     threads: list[ThreadStack] = []
     record: str | None = None  # path of the crash record
     handlers: list[SignalOwners] = []
+    memory: MemoryHistory | None = None
+    ring: str | None = None  # path of the recorder ring
+    comm: str | None = None
 
 
 class Event(msgspec.Struct, frozen=True):

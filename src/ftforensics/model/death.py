@@ -1,0 +1,184 @@
+"""One process's end with everything that is known about it, joined from all sources: what a cause looks at.
+
+`diagnose.deaths` builds it. The joining (which kernel line is about which process) is done there, once; a cause weighs.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from ftforensics.model.basics import Cite, Gap
+from ftforensics.model.case import Crash
+from ftforensics.model.kernel import CpuLimit, Fault, KernelEvent, MemoryFailure, OomKill, Oops
+from ftforensics.model.launcher import ExceptionSeen, NativeText
+from ftforensics.model.mechanism import MechanismReading
+from ftforensics.model.moment import Moment
+from ftforensics.model.notice import Notice
+from ftforensics.model.reading import Reading
+from ftforensics.model.ring import Ring, RingSignal
+from ftforensics.model.run import Sent, Usage
+
+
+class Tie(str, Enum):
+    """How an outside record is tied to this process.
+
+    EXACT: it names this very process and nothing is left to guess (same pid in the same namespace and boot, container
+    id and one candidate, NSpid seen from outside); TEXT: the exact pid in two texts, status and name fitting, one
+    record, nothing against it; STRONG: name, user, sizes and time fit and there is one candidate; WEAK: it may be.
+    """
+
+    EXACT = "exact"
+    TEXT = "text"
+    STRONG = "strong"
+    WEAK = "weak"
+
+
+class Match(msgspec.Struct, frozen=True):
+    """why: what ties the record to this process; against: what speaks against it."""
+
+    tie: Tie
+    why: list[Cite] = []
+    against: list[Cite] = []
+
+    @property
+    def sure(self) -> bool:
+        return self.tie in (Tie.EXACT, Tie.TEXT) and not self.against
+
+
+class OomMatch(msgspec.Struct, frozen=True):
+    """kill: the record; own_group: did the limit belong to this process's own group or its unit (True), to a group
+    above (False), None when the record does not say; cite: the `Killed process` line; cites: it and its block."""
+
+    kill: OomKill
+    match: Match
+    cite: Cite
+    cites: list[Cite] = []
+    own_group: bool | None = None
+
+
+class FaultMatch(msgspec.Struct, frozen=True):
+    fault: Fault
+    match: Match
+    cite: Cite
+
+
+class KernelMatch(msgspec.Struct, frozen=True):
+    """Another kernel event about this process (Oops, MemoryFailure, CpuLimit)."""
+
+    event: Oops | MemoryFailure | CpuLimit
+    match: Match
+    cite: Cite
+
+
+class SentMatch(msgspec.Struct, frozen=True):
+    """A traced signal that reached this process. by_kernel: code 128."""
+
+    sent: Sent
+    match: Match
+    cite: Cite
+    by_kernel: bool = False
+    sender_role: str | None = None  # "launcher", "parent", "supervisor", "sibling": what the sender was to the job
+
+
+class SignalMatch(msgspec.Struct, frozen=True):
+    """A signal that the recorder saw arriving."""
+
+    signal: RingSignal
+    cite: Cite
+    before: float | None = None  # seconds before the end
+    sender_role: str | None = None
+    sender_comm: str | None = None
+
+
+class NoticeMatch(msgspec.Struct, frozen=True):
+    notice: Notice
+    match: Match
+    alone: bool = True  # the only process of `unit` that died with SIGKILL (or as many as the notice counts)
+
+
+class CounterChange(msgspec.Struct, frozen=True):
+    """A counter before and after the death. killed: SIGKILL deaths that a parent saw among this group's members between
+    the two readings, None when nobody watched them all; bracketing: `after` was read after the end and `before` before
+    it; counter: "oom_kill", "oom", "local_oom", "oom_group_kill", "failcnt", "vmstat oom_kill"."""
+
+    counter: str
+    group: str | None  # cgroup path; None: the whole machine
+    before: int
+    after: int
+    bracketing: bool
+    cite: Cite
+    own: bool = False  # the process's own group
+    killed: int | None = None
+
+    @property
+    def delta(self) -> int:
+        return self.after - self.before
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """What was known to the launcher or supervisor about ending this process.
+
+    signalled: somebody responsible says that it ended this process itself, with `signal` (a launcher's teardown);
+    parent_gone: the parent ended before it, by so many seconds."""
+
+    cite: Cite
+    by: str  # "torchrun", "deepspeed", "lightning", "run", "slurm"
+    signal: int | None = None
+
+
+class Death(msgspec.Struct, frozen=True):
+    """One process's end.
+
+    pid: as its own launcher and record see it; host_pids: pids that the kernel's log may use for it (NSpid, or `pid`
+    itself when it is in the initial namespace); initial_namespace: True when known to be in it, None when not known.
+    signal, code: how it ended, from `ending`; both None = not known (a ring without an end mark is "ended unseen").
+    when: the best time of the end; earliest: it was alive then. role: "root", "collateral", "unknown" so far.
+    killed_alone: no other process of the case died within a second before.
+    """
+
+    pid: int | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    worker_of: int | None = None
+    comms: list[str] = []  # its and its threads' names
+    uid: int | None = None
+    host_pids: list[int] = []
+    initial_namespace: bool | None = None
+    container: str | None = None
+    groups: list[str] = []  # cgroup paths, own first, then upwards
+    start_ticks: int | None = None
+    signal: int | None = None
+    code: int | None = None
+    ending: list[Cite] = []  # who says how it ended
+    given: bool = False  # only the person's own word for it (--exit-code)
+    watched: bool = False  # a parent (`run`) saw the wait status
+    when: Moment = Moment()
+    earliest: Moment = Moment()
+    usage: Usage | None = None
+    crash: Crash | None = None
+    ring: Ring | None = None
+    ring_path: str | None = None
+    alive: bool = False
+    reading: MechanismReading = MechanismReading()  # from the record, else from the kernel's fault line or a text
+    last_reading: Reading | None = None  # the last counters before the end
+    oom: list[OomMatch] = []  # best first
+    others_oom: list[KernelEvent] = []  # OOM kills around that time that are NOT this process
+    faults: list[FaultMatch] = []
+    kernel: list[KernelMatch] = []
+    sent: list[SentMatch] = []
+    signals: list[SignalMatch] = []  # in time order
+    notices: list[NoticeMatch] = []
+    counters: list[CounterChange] = []
+    ended_by: list[Outside] = []
+    exceptions: list[ExceptionSeen] = []
+    texts: list[NativeText] = []
+    died_together: int = 1  # processes of the case that ended by SIGKILL within a second of this one, itself included
+    parent_died: Moment | None = None
+    parent_cite: Cite | None = None
+    kernel_log_covers: bool | None = None  # a readable kernel log covers the end without a gap; None: not known
+    traced: bool = False  # SIGKILL senders were traced during the whole run
+    gaps: list[Gap] = []

@@ -1,0 +1,93 @@
+"""What launchers and jobs print, as typed events. `parsers.launcher` makes them.
+
+A launcher's guess about a cause is never an event. Pids are those of the printing process's namespace.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ftforensics.model.moment import Moment
+
+
+class TextLine(msgspec.Struct, frozen=True):
+    text: str  # an excerpt, at most 300 characters
+    number: int  # line of the file, from 1
+    moment: Moment = Moment()
+
+
+class ProcessDied(msgspec.Struct, frozen=True):
+    """A launcher reports an end. signal: number, when a signal ended it; code: exit status; both None when it only says
+    that it failed. first: the launcher calls it the first failure (its opinion). command: of the process, when named.
+    worker: a DataLoader worker or the like; rank is then unknown here."""
+
+    line: TextLine
+    launcher: str  # "torchrun", "deepspeed", "dataloader", "mp.spawn", "shell", "mpi", "slurm", "python", ...
+    pid: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    signal: int | None = None
+    code: int | None = None
+    first: bool = False
+    worker: bool = False
+    host: str | None = None
+    command: str | None = None
+    program: str | None = None  # path of the executable
+
+
+class SignalledBy(msgspec.Struct, frozen=True):
+    """A launcher says that it ends a process itself: that process's end is a consequence."""
+
+    line: TextLine
+    launcher: str
+    pid: int
+    signal: int | None = None
+    also_dead: bool = False  # the launcher names every rank here, the dead one too (DeepSpeed)
+
+
+class ProcessStarted(msgspec.Struct, frozen=True):
+    line: TextLine
+    launcher: str
+    pid: int
+    rank: int | None = None
+    local_rank: int | None = None
+    command: str | None = None
+
+
+class ExceptionSeen(msgspec.Struct, frozen=True):
+    """The last line of a Python traceback. peer_lost: it says that another process went away (connection closed by
+    peer, NCCL remote error, broken process pool); worker_pid: of a DataLoader's report about its worker."""
+
+    line: TextLine
+    type: str
+    message: str = ""
+    rank: int | None = None
+    peer_lost: bool = False
+    worker_pid: int | None = None
+    file: str | None = None  # innermost frame
+    file_line: int | None = None
+    function: str | None = None
+
+
+class NativeText(msgspec.Struct, frozen=True):
+    """What native code prints before it ends: kind "cxx-exception" (type, message), "heap" (glibc's allocator),
+    "assertion", "fatal-python-error" (message), "worker-fault" (torch's own handler in a worker)."""
+
+    line: TextLine
+    kind: str
+    type: str | None = None
+    message: str | None = None
+    rank: int | None = None
+
+
+LauncherEvent = ProcessDied | SignalledBy | ProcessStarted | ExceptionSeen | NativeText
+
+
+class LauncherLog(msgspec.Struct, frozen=True):
+    """One log. launchers: whose wording was recognised; attempts are separated by the launcher's restarts."""
+
+    path: str | None = None
+    launchers: list[str] = []
+    lines: int = 0
+    events: list[LauncherEvent] = []
+    cut: bool = False
