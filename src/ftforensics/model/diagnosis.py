@@ -116,7 +116,11 @@ class MemoryHistory(msgspec.Struct, frozen=True):
     """The last minute before an end. quantity: what `points` show, as a person would say it ("memory of /slurm/job_1",
     "this process's memory"); limit: the limit that applies to it, bytes; growth: bytes/s over the final rise; since:
     seconds before the end at which that rise began; last_age: seconds between the last sample and the end, None when
-    the end's time is not known; used: bytes at the last sample; rising: how many of `ranks` grew together."""
+    the end's time is not known; used: bytes at the last sample; rising: how many of `ranks` grew together.
+
+    trend: "rising" (into the end, or up to `until` seconds before it, where it stood from then on), "flat" or
+    "falling"; None when there are too few samples to say. page_cache: bytes of the group's usage that the kernel could
+    have dropped, when they are much of it."""
 
     quantity: str
     points: list[CurvePoint] = []
@@ -131,6 +135,43 @@ class MemoryHistory(msgspec.Struct, frozen=True):
     rising: int | None = None
     holders: list[Holder] = []  # largest first
     ring: str | None = None
+    trend: str | None = None
+    until: float | None = None
+    page_cache: int | None = None
+
+
+class LastSample(msgspec.Struct, frozen=True):
+    """One of the last fast samples. before: seconds before the end; sizes in bytes; usage: of the process's own memory
+    group; available: MemAvailable of the machine."""
+
+    before: float
+    rss_anon: int | None = None
+    rss_file: int | None = None
+    rss_shmem: int | None = None
+    usage: int | None = None
+    available: int | None = None
+
+
+class LastEvent(msgspec.Struct, frozen=True):
+    """What the job said or received near its end. kind: "phase", "step", "note" or "signal"; sender: of a signal, as
+    "pid 17987 (torchrun)"."""
+
+    before: float
+    kind: str
+    text: str
+    sender: str | None = None
+
+
+class LastSecond(msgspec.Struct, frozen=True):
+    """The end of a recorder's ring, in time order. events: those among the samples, and the last ones before them.
+    end: how the ring says that the process went ("exit", "crash", "exec", "uninstall"), None when it does not say;
+    recorder: why the recorder itself gave up; from_end: `before` counts from the end, not from the last sample."""
+
+    samples: list[LastSample] = []
+    events: list[LastEvent] = []
+    end: str | None = None
+    recorder: str | None = None
+    from_end: bool = True
 
 
 class ProcessReport(msgspec.Struct, frozen=True):
@@ -150,6 +191,9 @@ class ProcessReport(msgspec.Struct, frozen=True):
     memory: MemoryHistory | None = None
     ring: str | None = None  # path of the recorder ring
     comm: str | None = None
+    last_second: LastSecond | None = None
+    by: str | None = None  # who sent the signal that ended it, as "17987 (torchrun)"
+    alive: bool = False  # it still runs
 
 
 class Event(msgspec.Struct, frozen=True):
