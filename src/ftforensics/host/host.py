@@ -23,6 +23,7 @@ from typing import BinaryIO
 import msgspec
 
 from ftforensics.model.basics import Gap
+from ftforensics.model.moment import Moment
 
 READ_LIMIT = 16 << 20  # bytes; /proc/pid/maps of a large job is about 1 MB, torch's RECORD 2 MB
 OUTPUT_LIMIT = 16 << 20  # bytes of a command's standard output
@@ -31,6 +32,12 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PIECE = 64 << 10  # bytes read at once
 CACHE_LIMIT = 64 << 20  # bytes of one cached file
 LINK_LIMIT = 40  # symbolic links followed in one look-up, as the kernel (man path_resolution)
+KMSG = "/dev/kmsg"
+KMSG_NUMBER = (1, 11)  # major, minor (Documentation/admin-guide/devices.txt)
+KMSG_RECORD = (
+    16 << 10
+)  # bytes of one record; a smaller buffer is refused with EINVAL (Documentation/ABI/testing/dev-kmsg)
+KMSG_LIMIT = 64 << 20  # bytes of all records; the ring itself is 128 KiB to 16 MiB on most machines
 
 
 class Refusal(Exception):
@@ -62,6 +69,15 @@ class Completed(msgspec.Struct, frozen=True):
     timed_out: bool = False
     cut: bool = False  # more standard output than the limit; the command was ended
     seconds: float = 0.0
+
+
+class KernelRing(msgspec.Struct, frozen=True):
+    """The records of /dev/kmsg, oldest first. overwritten: how often records were lost between two reads because the
+    kernel wrote faster than we read; cut: the deadline or the limit came before the newest record."""
+
+    records: bytes
+    overwritten: int = 0
+    cut: bool = False
 
 
 Run = Callable[[Sequence[str], float, int], Completed]
@@ -150,6 +166,26 @@ def _reap(child: subprocess.Popen[bytes], deadline: float, kill: bool) -> int | 
         return None
 
 
+def drain_ring(read: Callable[[], bytes], limit: int, deadline: float) -> KernelRing:
+    """Records one by one until there is none waiting (EAGAIN). deadline: on the clock of time.monotonic, for a machine
+    whose log is written without end. Raises OSError for what else the kernel refuses."""
+    records = bytearray()
+    overwritten = 0
+    while True:
+        if len(records) > limit or time.monotonic() > deadline:
+            return KernelRing(bytes(records), overwritten, cut=True)
+        try:
+            record = read()
+        except BlockingIOError:
+            return KernelRing(bytes(records), overwritten)
+        except BrokenPipeError:  # what came next is overwritten; the next read goes on at the oldest that is left
+            overwritten += 1
+            continue
+        if not record:
+            return KernelRing(bytes(records), overwritten)
+        records += record
+
+
 class Host:
     """root: where "/" of the machine is; run: starts commands; now: seconds since the epoch."""
 
@@ -158,6 +194,8 @@ class Host:
         self.now = now
         self._run = run
         self._here = str(self.root) == "/"
+        # A runner that was given for a copied root is that machine's; our own commands speak about this one.
+        self._runs = self._here or run is not run_command
 
     def __repr__(self) -> str:
         return f"Host(root={str(self.root)!r})"
@@ -166,6 +204,15 @@ class Host:
     def live(self) -> bool:
         """True for the machine we run on; commands and /proc of a copied root say nothing about it."""
         return self._here
+
+    @property
+    def runs_commands(self) -> bool:
+        """Does what a command says belong to this machine? Not for a copied root without a runner of its own."""
+        return self._runs
+
+    def moment(self) -> Moment:
+        """Now. The monotonic clock is known for the machine we run on only."""
+        return Moment(realtime=self.now(), monotonic=time.monotonic() if self._here else None)
 
     def local(self, path: str | Path) -> str:
         """Where `path` of the machine lies for us, links followed. Raises Refusal on a link loop."""
@@ -235,6 +282,48 @@ class Host:
             except OSError as error:
                 raise _refusal(path, error) from error
         return bytes(content)
+
+    def read_end(self, path: str | Path, size: int) -> bytes:
+        """The last `size` bytes, all of a shorter file. Where it is longer, the first line is a part of one."""
+        with self.open(path) as file:
+            try:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+                return file.read(size)  # not more: a log that is written without end
+            except OSError as error:
+                raise _refusal(path, error) from error
+
+    def kernel_ring(self, timeout: float = 2.0, limit: int = KMSG_LIMIT) -> KernelRing:
+        """Everything that /dev/kmsg holds now, from the oldest record. timeout: seconds.
+
+        The one device that is opened here: reading it takes nothing away from other readers. A container may have
+        something else under that name (a link to its console), which is refused.
+        """
+        if not self._here:
+            raise Refusal(KMSG, "a copy of files has no kernel log device", errno.ENOENT)
+        try:
+            place = os.open(KMSG, os.O_PATH | os.O_CLOEXEC)
+            try:
+                status = os.fstat(place)
+                if not stat.S_ISCHR(status.st_mode) or status.st_rdev != os.makedev(*KMSG_NUMBER):
+                    raise Refusal(KMSG, "not the kernel's log device", errno.ENODEV)
+                fd = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            finally:
+                os.close(place)
+            try:
+                return drain_ring(lambda: os.read(fd, KMSG_RECORD), limit, time.monotonic() + timeout)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _refusal(KMSG, error) from error
+
+    def statvfs(self, path: str | Path) -> os.statvfs_result:
+        """Room of the file system at `path`. Refused for a copied root, which lies on another file system."""
+        if not self._here:
+            raise Refusal(str(path), "a copy of files says nothing about the file system's room", errno.ENOTSUP)
+        try:
+            return os.statvfs(path)
+        except (OSError, ValueError) as error:
+            raise _refusal(path, error) from error
 
     def read_text(self, path: str | Path, limit: int = READ_LIMIT) -> str:
         """As read_bytes; a byte that is not UTF-8 becomes the four characters `\\xNN`."""
