@@ -8,17 +8,21 @@ import msgspec
 
 from ftforensics.causes.advice import on_cuda, package_of
 from ftforensics.causes.blame import blame
-from ftforensics.causes.registry import Kind, causes, find_cause
+from ftforensics.causes.registry import Cause, causes
 from ftforensics.diagnose.contradictions import contradictions
 from ftforensics.diagnose.crash import prepare
+from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.diagnose.handlers import signal_owners
+from ftforensics.diagnose.memory import memory_history
 from ftforensics.diagnose.names import Resolver, module_offsets
+from ftforensics.diagnose.ring_view import last_second
+from ftforensics.diagnose.roles import is_consequence, sent_politely
 from ftforensics.diagnose.stacks import merge, other_threads, python_groups, seen_from_outside
-from ftforensics.diagnose.timeline import timeline
+from ftforensics.diagnose.timeline import events_of, events_of_run, timeline
 from ftforensics.diagnose.verdict import Weighed, weigh
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Case, Crash
-from ftforensics.model.crash import CrashRecord
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import (
     Confidence,
     Diagnosis,
@@ -31,44 +35,74 @@ from ftforensics.model.diagnosis import (
     ThreadStack,
     Verdict,
 )
+from ftforensics.model.ring import Ring
+from ftforensics.model.signals import signal_name
 
 
 class _Judged(msgspec.Struct, frozen=True):
-    crash: Crash
+    death: Death
     weighed: Weighed
     owners: list[SignalOwners]
+    consequence: bool = False
 
 
 def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
-    """The diagnosis of a case of crash records.
+    """The diagnosis of a case.
 
-    Among several records the root is the earliest own fault; a process that another one ended is collateral of it.
-    A case without records is undecided and says so.
+    Among several deaths the root is the earliest own failure; a process that ended because of another one is
+    collateral of it. A case without any death is undecided and says so.
     """
-    judged = sorted((_judge(prepare(record, resolve), resolve) for record in case.records), key=_earliest)
+    crashes = [prepare(record, resolve) for record in case.records]
+    judged = _ordered([_judge(death, resolve) for death in build_deaths(case, crashes)])
     if not judged:
-        verdict = Verdict("unknown", None, None, "undecided", "There is no crash record to look at.")
-        return Diagnosis(verdict=verdict, gaps=list(case.gaps))
+        return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
     root = judged[0]
     weighed = root.weighed
     remedies = list(weighed.best.remedies) if weighed.best else _settling(weighed.hypotheses)
+    rings = [one.ring for one in case.rings]
     return Diagnosis(
         verdict=weighed.verdict,
         # The verdict's own evidence comes first: a reader of the report looks for it there.
         hypotheses=[weighed.best, *weighed.hypotheses] if weighed.best else weighed.hypotheses,
-        processes=[_process(one, "root" if one is root else _role(one)) for one in judged],
+        processes=[_process(one, "root" if one is root else _role(one), rings) for one in judged],
         remedies=_distinct(remedies),
         gaps=_gaps(case.gaps, judged),
-        timeline=_timeline(judged),
+        timeline=_timeline(judged, case),
     )
 
 
-def _judge(crash: Crash, resolve: Resolver) -> _Judged:
-    doubts = contradictions(crash.record)
-    findings = [
-        (cause, _doubted(finding, doubts)) for cause in causes() if cause.check for finding in cause.check(crash)
-    ]
-    return _Judged(crash, weigh(crash, findings), signal_owners(crash.record, resolve))
+def _judge(death: Death, resolve: Resolver) -> _Judged:
+    crash = death.crash
+    doubts = contradictions(crash.record) if crash is not None else []
+    findings = []
+    for cause in causes():
+        if cause.check is not None and crash is not None:
+            findings += [(cause, _doubted(finding, doubts)) for finding in cause.check(crash)]
+        if cause.check_death is not None:
+            findings += [(cause, finding) for finding in cause.check_death(death)]
+    owners = signal_owners(crash.record, resolve) if crash is not None else []
+    return _Judged(death, weigh(death, _strongest_each(findings)), owners)
+
+
+def _strongest_each(findings: list[tuple[Cause, Finding]]) -> list[tuple[Cause, Finding]]:
+    """A cause that looked both at the record and at the rest speaks once, with the stronger answer."""
+    order = list(Confidence)
+    kept: dict[str, tuple[Cause, Finding]] = {}
+    for cause, finding in findings:
+        earlier = kept.get(cause.id)
+        if earlier is None or order.index(finding.confidence) < order.index(earlier[1].confidence):
+            kept[cause.id] = (cause, finding)
+    return list(kept.values())
+
+
+def _nothing_died(case: Case) -> Verdict:
+    if any(run.ended is not None and run.ended.code == 0 for run in case.runs):
+        return Verdict("succeeded", None, None, "undecided", "The run ended well: status 0.")
+    if case.rings:
+        return Verdict("succeeded", None, None, "undecided", "The process ended well: its recorder was closed.")
+    if case.kernel_logs or case.launcher_logs:
+        return Verdict("unknown", None, None, "undecided", "Nothing here says that a process ended badly.")
+    return Verdict("unknown", None, None, "undecided", "There is no crash record to look at.")
 
 
 def _doubted(finding: Finding, doubts: list[Cite]) -> Finding:
@@ -79,31 +113,62 @@ def _doubted(finding: Finding, doubts: list[Cite]) -> Finding:
     return msgspec.structs.replace(finding, confidence=confidence, against=[*finding.against, *doubts])
 
 
-def _earliest(judged: _Judged) -> tuple[bool, float]:
-    """Own faults before deaths by somebody else's signal; then by time."""
-    time = judged.crash.record.time
-    return (_ended_by_other(judged), time.realtime if time and time.realtime is not None else float("inf"))
+def _ordered(judged: list[_Judged]) -> list[_Judged]:
+    """The root first, then by time; consequences last."""
+    deaths = [one.death for one in judged]
+    marked = [
+        msgspec.structs.replace(one, consequence=is_consequence(one.death, one.weighed.best, deaths)) for one in judged
+    ]
+    # Every clock-bearing death needs the same clock to be compared by.
+    wall = any(death.when.realtime is not None for death in deaths)
+    return sorted(marked, key=lambda one: _precedence(one, wall))
 
 
-def _ended_by_other(judged: _Judged) -> bool:
-    best = judged.weighed.best
-    cause = find_cause(best.cause) if best else None
-    return cause is not None and cause.kind is Kind.KILLER
+def _precedence(judged: _Judged, wall: bool) -> tuple[bool, bool, bool, bool, float, bool, int]:
+    death, best = judged.death, judged.weighed.best
+    time = death.when.realtime if wall else death.when.monotonic
+    return (
+        judged.consequence,
+        sent_politely(death, best),
+        # A member of a group kill dies with the chosen one, which is the root.
+        best is not None and best.cause == "oom-group-kill",
+        time is None and _ends_unseen(death),
+        time if time is not None else float("inf"),
+        not death.first,
+        list(Confidence).index(best.confidence) if best is not None else len(Confidence),
+    )
+
+
+def _ends_unseen(death: Death) -> bool:
+    return death.signal is None and death.code is None
 
 
 def _role(judged: _Judged) -> str:
-    return "collateral" if _ended_by_other(judged) else "unknown"
+    if judged.consequence or sent_politely(judged.death, judged.weighed.best):
+        return "collateral"
+    return "unknown"
 
 
-def _ended_by(record: CrashRecord) -> str | None:
-    """The signal in the wait status: the recorded one, but where Python was in the middle of its own abort()."""
-    if record.end is not None and record.end.how == "abort":
-        return "SIGABRT"
-    return record.signal.name if record.signal else None
+def _process(judged: _Judged, role: str, rings: Sequence[Ring]) -> ProcessReport:
+    death = judged.death
+    base = _of_crash(judged, death.crash) if death.crash is not None else _of_death(death)
+    return msgspec.structs.replace(
+        base,
+        exit=Exit(signal=signal_name(death.signal) if death.signal is not None else None, code=death.code),
+        role=role,
+        rank=death.rank if base.rank is None else base.rank,
+        comm=death.comms[0] if death.comms else None,
+        ring=death.ring_path,
+        alive=death.alive,
+        worker=death.worker,
+        memory=memory_history(death, [ring for ring in rings if ring is not death.ring]),
+        last_second=last_second(death),
+        by=_ended_by(death),
+    )
 
 
-def _process(judged: _Judged, role: str) -> ProcessReport:
-    crash, record = judged.crash, judged.crash.record
+def _of_crash(judged: _Judged, crash: Crash) -> ProcessReport:
+    record = crash.record
     process, job, phase = record.process, record.job, record.phase
     merged = merge(crash.native, crash.python, python_groups(record, crash.helper))
     if not crash.native:
@@ -114,8 +179,8 @@ def _process(judged: _Judged, role: str) -> ProcessReport:
         pid=process.pid if process else None,
         rank=job.rank if job else None,
         worker_of=process.fork_of if process else None,
-        exit=Exit(signal=_ended_by(record)),
-        role=role,
+        exit=Exit(),
+        role="unknown",
         phase=" > ".join(phase.names) if phase and phase.names else None,
         step=record.step,
         time=record.time.realtime if record.time else None,
@@ -126,14 +191,45 @@ def _process(judged: _Judged, role: str) -> ProcessReport:
     )
 
 
+def _of_death(death: Death) -> ProcessReport:
+    ring = death.ring
+    return ProcessReport(
+        host=death.host,
+        pid=death.pid,
+        rank=death.rank,
+        worker_of=death.worker_of,
+        exit=Exit(),
+        role="unknown",
+        phase=ring.phase if ring else None,
+        step=ring.step if ring else None,
+        time=death.when.realtime,
+    )
+
+
+def _ended_by(death: Death) -> str | None:
+    """Who sent the signal that ended it, as far as somebody says: "17987 (torchrun)"."""
+    for sent in death.sent:
+        if not sent.by_kernel and sent.sent.signal == death.signal:
+            pid = sent.sent.sender_pid if sent.sent.sender_pid is not None else sent.sent.sender_tid
+            return f"{pid} ({sent.sent.sender_comm})"
+    for seen in reversed(death.signals):
+        if seen.signal.number == death.signal and seen.signal.sender is not None:
+            name = f" ({seen.sender_comm})" if seen.sender_comm else ""
+            return f"{seen.signal.sender.pid}{name}"
+    return death.ended_by[0].by if death.ended_by else None
+
+
 def _gaps(of_case: Sequence[Gap], judged: Sequence[_Judged]) -> list[Gap]:
     gaps = list(of_case)
     for one in judged:
-        gaps += (gap for gap in one.crash.gaps if _concerns(gap, one.crash))
+        crash = one.death.crash
+        gaps += one.death.gaps
+        if crash is not None:
+            gaps += (gap for gap in crash.gaps if _concerns(gap, crash))
         if one.weighed.best is not None:
             gaps += one.weighed.best.unknown
         else:
-            gaps += one.crash.reading.unknown
+            gaps += one.death.reading.unknown
     return sorted(dict.fromkeys(gaps), key=_use)
 
 
@@ -171,11 +267,13 @@ def _distinct(remedies: Sequence[Remedy]) -> list[Remedy]:
     return list(dict.fromkeys(remedies))
 
 
-def _timeline(judged: Sequence[_Judged]) -> list[Event]:
+def _timeline(judged: Sequence[_Judged], case: Case) -> list[Event]:
     several = len(judged) > 1
     events = []
     for one in judged:
-        process = one.crash.record.process
-        prefix = f"pid {process.pid}: " if several and process and process.pid is not None else ""
-        events += [msgspec.structs.replace(event, text=prefix + event.text) for event in timeline(one.crash.record)]
+        death = one.death
+        prefix = f"pid {death.pid}: " if several and death.pid is not None else ""
+        found = [*(timeline(death.crash.record) if death.crash else []), *events_of(death)]
+        events += [msgspec.structs.replace(event, text=prefix + event.text) for event in found]
+    events += [event for run in case.runs for event in events_of_run(run)]
     return sorted(events, key=lambda event: event.at)

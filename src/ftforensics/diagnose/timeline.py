@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from ftforensics.diagnose.clocks import Clocks
 from ftforensics.model.basics import Cite
 from ftforensics.model.crash import CrashRecord
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Event
+from ftforensics.model.run import RunEvidence
+from ftforensics.model.signals import signal_name
+
+MOST_MARKS = 12  # of one ring, the last ones
 
 
 def timeline(record: CrashRecord) -> list[Event]:
@@ -58,3 +64,52 @@ def timeline(record: CrashRecord) -> list[Event]:
         Event(time.realtime, f"{name}: the process died", Cite("crash", "time.realtime", f"{time.realtime:.6f}"))
     )
     return sorted(events, key=lambda event: event.at)
+
+
+def events_of(death: Death) -> list[Event]:
+    """What the recorder, the kernel and the parent say about one process, on the wall clock."""
+    events = []
+    ring = death.ring
+    if ring is not None:
+        clocks = Clocks(ring.clocks, ring.process.boot_id)
+        marks = [mark for mark in ring.marks if mark.kind == "phase" and mark.text][-MOST_MARKS:]
+        for mark in marks:
+            at = clocks.at(mark.at).realtime
+            if at is not None:
+                events.append(
+                    Event(at, f"entered phase {mark.text}", Cite("ring", "marks", f"{mark.at:.3f} monotonic"))
+                )
+        if death.crash is None:
+            for seen in death.signals:
+                at = clocks.at(seen.signal.at).realtime
+                if at is not None:
+                    events.append(Event(at, f"{seen.cite.text} came", seen.cite))
+        if ring.last is not None and death.crash is None:
+            at = clocks.at(ring.last).realtime
+            if at is not None:
+                cite = Cite("ring", death.ring_path or "", f"{ring.last:.3f} monotonic")
+                events.append(Event(at, "last sample of the recorder", cite))
+        for match in death.oom[:1]:
+            moment = match.kill.line.moment
+            at = moment.realtime
+            if at is None and moment.monotonic is not None:
+                at = clocks.at(moment.monotonic).realtime
+            if at is not None:
+                events.append(Event(at, "the kernel's OOM killer took it", match.cite))
+    if death.crash is None and death.when.realtime is not None and death.ending:
+        how = signal_name(death.signal) if death.signal is not None else f"status {death.code}"
+        events.append(Event(death.when.realtime, f"its end was seen: {how}", death.ending[0]))
+    return events
+
+
+def events_of_run(run: RunEvidence) -> list[Event]:
+    """The frame of a supervised run: its start and its end."""
+    events = []
+    if run.started is not None:
+        clocks = run.started.clocks
+        command = " ".join(run.started.argv)[:80]
+        events.append(Event(clocks.realtime, f"run started: {command}", Cite("run", run.path or "", "started")))
+    if run.ended is not None:
+        how = f"signal {run.ended.signal}" if run.ended.signal is not None else f"status {run.ended.code}"
+        events.append(Event(run.ended.clocks.realtime, f"run ended with {how}", Cite("run", run.path or "", "ended")))
+    return events

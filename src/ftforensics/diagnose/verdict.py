@@ -1,7 +1,8 @@
-"""Weighs what the causes say about one crash.
+"""Weighs what the causes say about one end.
 
 A specific cause is the verdict only when it is at least likely. Two causes that exclude each other and are equally sure
-make it undecided; compatible ones are ordered, and the first is the verdict. The residual speaks last.
+make it undecided; compatible ones are ordered, and the first is the verdict. The residual speaks last: a likely one is
+the verdict when nothing specific is, a possible one (`killed-unknown`) names an end that stays undecided.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from ftforensics.causes.registry import Cause, Kind
-from ftforensics.model.case import Crash
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Verdict
+from ftforensics.model.signals import signal_name
 
 _STRENGTH = {Confidence.PROVEN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2, Confidence.RULED_OUT: 3}
 # Who ended it, then which fault, then under which circumstance; the residual last.
@@ -27,14 +29,14 @@ class Weighed(msgspec.Struct, frozen=True):
     best: Finding | None
 
 
-def weigh(crash: Crash, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
+def weigh(death: Death, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
     ordered = sorted(findings, key=_order)
     listed = [finding for _, finding in ordered]
-    mechanism = crash.reading.mechanism.value if crash.reading.mechanism else None
+    mechanism = death.reading.mechanism.value if death.reading.mechanism else None
     # A residual sorts behind every specific cause of its strength: it comes first only when nothing specific is sure.
     sure = [(cause, finding) for cause, finding in ordered if _STRENGTH[finding.confidence] <= 1]
     if not sure:
-        return Weighed(_undecided(crash, mechanism), listed, None)
+        return _undecided(death, ordered, mechanism)
     best_cause, best = sure[0]
     rivals = [
         finding
@@ -53,12 +55,28 @@ def weigh(crash: Crash, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
     return Weighed(verdict, others, best)
 
 
-def _undecided(crash: Crash, mechanism: str | None) -> Verdict:
-    signal = crash.record.signal
-    if signal is None:
-        return Verdict("unknown", None, None, "undecided", "How the process ended is not in the record.", mechanism)
-    name = signal.name or (f"Signal {signal.number}" if signal.number else "A signal")
-    return Verdict("failed", None, None, "undecided", f"{name} ended the process; why is not known.", mechanism)
+def _undecided(death: Death, ordered: Sequence[tuple[Cause, Finding]], mechanism: str | None) -> Weighed:
+    listed = [finding for _, finding in ordered]
+    # Only an end by SIGKILL has a name of its own while nobody knows who sent it.
+    residual = next((finding for _, finding in ordered if finding.cause == "killed-unknown"), None)
+    if residual is not None and residual.confidence is Confidence.POSSIBLE:
+        verdict = Verdict("failed", residual.cause, residual.cause, "undecided", residual.summary, mechanism)
+        return Weighed(verdict, [finding for finding in listed if finding is not residual], residual)
+    if death.alive:
+        return Weighed(Verdict("unfinished", None, None, "undecided", "The process still runs."), listed, None)
+    if death.signal is None and death.code is None:
+        summary = "How the process ended is not in the record."
+        outcome = "unknown"
+        if death.crash is None:
+            summary = "The process ended unseen: nothing says how."
+        return Weighed(Verdict(outcome, None, None, "undecided", summary, mechanism), listed, None)
+    if death.signal is None:
+        outcome = "succeeded" if death.code == 0 else "failed"
+        summary = f"The process ended with status {death.code}."
+        return Weighed(Verdict(outcome, None, None, "undecided", summary, mechanism), listed, None)
+    name = signal_name(death.signal)
+    summary = f"{name} ended the process; why is not known."
+    return Weighed(Verdict("failed", None, None, "undecided", summary, mechanism), listed, None)
 
 
 def _order(pair: tuple[Cause, Finding]) -> tuple[int, int, str, str]:

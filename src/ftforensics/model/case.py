@@ -60,7 +60,7 @@ class CaseRing(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """Everything that was collected. readings: counters read now, only for input of this machine's present boot.
     given_exit: the wait status that the person gave (`--exit-code`), as -signal or code; given_pid: `--pid`.
-    boot_id: this machine's, for live sources."""
+    boot_id, host, booted: of this machine, for live sources; booted: seconds since the epoch."""
 
     records: list[CaseRecord] = []
     rings: list[CaseRing] = []
@@ -72,6 +72,8 @@ class Case(msgspec.Struct, frozen=True):
     given_exit: int | None = None
     given_pid: int | None = None
     boot_id: str | None = None
+    host: str | None = None
+    booted: float | None = None
     gaps: list[Gap] = []
 
 

@@ -134,8 +134,7 @@ class Death(msgspec.Struct, frozen=True):
     pid: as its own launcher and record see it; host_pids: pids that the kernel's log may use for it (NSpid, or `pid`
     itself when it is in the initial namespace); initial_namespace: True when known to be in it, None when not known.
     signal, code: how it ended, from `ending`; both None = not known (a ring without an end mark is "ended unseen").
-    when: the best time of the end; earliest: it was alive then. role: "root", "collateral", "unknown" so far.
-    killed_alone: no other process of the case died within a second before.
+    when: the best time of the end; earliest: it was alive then.
     """
 
     pid: int | None = None

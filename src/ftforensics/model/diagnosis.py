@@ -120,7 +120,7 @@ class MemoryHistory(msgspec.Struct, frozen=True):
 
     trend: "rising" (into the end, or up to `until` seconds before it, where it stood from then on), "flat" or
     "falling"; None when there are too few samples to say. page_cache: bytes of the group's usage that the kernel could
-    have dropped, when they are much of it."""
+    have dropped, when they are much of it; full: `used` as a share of `limit`, when `points` show what is limited."""
 
     quantity: str
     points: list[CurvePoint] = []
@@ -138,6 +138,7 @@ class MemoryHistory(msgspec.Struct, frozen=True):
     trend: str | None = None
     until: float | None = None
     page_cache: int | None = None
+    full: float | None = None
 
 
 class LastSample(msgspec.Struct, frozen=True):
@@ -194,6 +195,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     last_second: LastSecond | None = None
     by: str | None = None  # who sent the signal that ended it, as "17987 (torchrun)"
     alive: bool = False  # it still runs
+    worker: bool = False  # a data worker; worker_of may be unknown
 
 
 class Event(msgspec.Struct, frozen=True):

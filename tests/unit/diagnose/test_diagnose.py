@@ -16,6 +16,7 @@ from ftforensics.diagnose.verdict import weigh
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Case, CaseRecord, Crash
 from ftforensics.model.crash import CrashRecord
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Diagnosis, Finding, Remedy
 from ftforensics.model.helper_report import HelperFrame, HelperReport, HelperThread
 from ftforensics.wire.record import ReadRecord, read_record
@@ -120,7 +121,7 @@ def test_a_signal_of_unknown_origin_is_undecided() -> None:
 
 def test_no_record_at_all() -> None:
     gap = Gap("folder", "it is empty")
-    diagnosis = diagnose(Case([], [gap]))
+    diagnosis = diagnose(Case(gaps=[gap]))
     assert diagnosis.verdict.confidence == "undecided" and diagnosis.gaps == [gap]
 
 
@@ -150,7 +151,7 @@ def test_what_could_not_be_seen_is_listed_once() -> None:
         helper=HelperReport(gap=Gap("ptrace", "refused", "--cap-add SYS_PTRACE")),
         gaps=[Gap("crash", "member maps: cut")],
     )
-    gaps = diagnose(Case([case], [Gap("crash", "member maps: cut")])).gaps
+    gaps = diagnose(Case([case], gaps=[Gap("crash", "member maps: cut")])).gaps
     assert len(gaps) == len(set(gaps))
     told = " ".join(f"{gap.source} {gap.why}" for gap in gaps)
     for part in (
@@ -194,11 +195,15 @@ def finding(name: str, confidence: Confidence) -> Finding:
     return Finding(name, confidence, f"It was {name}.", remedies=[Remedy(name)])
 
 
+def dead() -> Death:
+    return Death(signal=11, crash=Crash(record(fault())))
+
+
 def cause(name: str, kind: Kind) -> Cause:
     def check(crash: Crash) -> Iterator[Finding]:
         yield from ()
 
-    return Cause(name, "test", kind, "", check)
+    return Cause(name, "test", kind, "", check, None)
 
 
 PROVEN, LIKELY, POSSIBLE, RULED_OUT = Confidence
@@ -225,9 +230,7 @@ KILLER, OWN, CIRCUMSTANCE, RESIDUAL = Kind
 )
 def test_what_wins(pairs: list[tuple[str, Kind, Confidence]], winner: str | None, confidence: str) -> None:
     for order in (pairs, pairs[::-1]):
-        weighed = weigh(
-            Crash(record(fault())), [(cause(name, kind), finding(name, sure)) for name, kind, sure in order]
-        )
+        weighed = weigh(dead(), [(cause(name, kind), finding(name, sure)) for name, kind, sure in order])
         assert (weighed.verdict.cause, weighed.verdict.confidence) == (winner, confidence)
         assert (weighed.best.cause if weighed.best else None) == winner
         listed = [finding.cause for finding in weighed.hypotheses]
@@ -236,7 +239,7 @@ def test_what_wins(pairs: list[tuple[str, Kind, Confidence]], winner: str | None
 
 def test_ruled_out_comes_last() -> None:
     pairs = [(cause("a", OWN), finding("a", RULED_OUT)), (cause("b", OWN), finding("b", POSSIBLE))]
-    assert [f.cause for f in weigh(Crash(record(fault())), pairs).hypotheses] == ["b", "a"]
+    assert [f.cause for f in weigh(dead(), pairs).hypotheses] == ["b", "a"]
 
 
 # --- promises over all inputs ---------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+"""Converts between the clocks of different sources, and says by how much a converted time may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftforensics.model.moment import Moment
+from ftforensics.model.ring import ClockPair
+
+
+class Clocks:
+    """Pairs of clocks read at one instant, of one boot. Without any pair nothing can be converted."""
+
+    def __init__(self, pairs: Sequence[ClockPair] = (), boot_id: str | None = None) -> None:
+        self._pairs = sorted(pairs, key=lambda pair: pair.monotonic)
+        self.boot_id = boot_id
+
+    def at(self, monotonic: float) -> Moment:
+        """The moment of a CLOCK_MONOTONIC time, by the nearest pair. What the wall clock was set by meanwhile is the
+        error, as far as two pairs show it."""
+        if not self._pairs:
+            return Moment(monotonic=monotonic, boot_id=self.boot_id)
+        nearest = min(self._pairs, key=lambda pair: abs(pair.monotonic - monotonic))
+        offsets = [pair.realtime - pair.monotonic for pair in self._pairs]
+        return Moment(
+            realtime=nearest.realtime + (monotonic - nearest.monotonic),
+            monotonic=monotonic,
+            accuracy=max(offsets) - min(offsets),
+            boot_id=self.boot_id,
+        )
+
+
+def seconds_between(earlier: Moment, later: Moment) -> tuple[float, float] | None:
+    """(later minus earlier, +- seconds), by the monotonic clock where both have it and share the boot, else by the wall
+    clock. None when they have no clock in common. Boots that are known to differ share no monotonic clock."""
+    same_boot = earlier.boot_id is None or later.boot_id is None or earlier.boot_id == later.boot_id
+    if same_boot and earlier.monotonic is not None and later.monotonic is not None:
+        return later.monotonic - earlier.monotonic, 0.0
+    if earlier.realtime is not None and later.realtime is not None:
+        return later.realtime - earlier.realtime, earlier.accuracy + later.accuracy
+    return None

@@ -1,0 +1,144 @@
+"""Signals, traced senders and the statements of schedulers and containers: which of them are about this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftforensics.diagnose.clocks import Clocks, seconds_between
+from ftforensics.diagnose.matching import KILL_TO_END, SLACK, name_fits
+from ftforensics.model.basics import Cite
+from ftforensics.model.death import Death, Match, NoticeMatch, SentMatch, SignalMatch, Tie
+from ftforensics.model.notice import Notice
+from ftforensics.model.run import RunEvidence
+from ftforensics.parsers.cgroup_path import is_at_or_below, unit_of
+
+SI_KERNEL = 128
+RECENT = 600.0  # seconds before the end in which a signal may have to do with it: the longest grace periods
+_BY_GROUP = ("systemd-oomd", "kubernetes", "docker", "systemd")
+
+
+def match_signals(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence]) -> list[SignalMatch]:
+    """What the recorder saw arriving in its last minutes."""
+    ring = death.ring
+    if ring is None:
+        return []
+    end = death.when.monotonic if death.when.monotonic is not None else ring.last
+    found = []
+    for index, seen in enumerate(ring.signals):
+        before = end - seen.at if end is not None else None
+        if before is not None and not -SLACK <= before <= RECENT:
+            continue
+        pid = seen.sender.pid if seen.sender else None
+        role, comm = _sender(pid, death, deaths, runs)
+        sender = f" from pid {pid}" if pid is not None else ""
+        text = f"{seen.name}{sender}{f' ({comm})' if comm else ''}"
+        cite = Cite("ring", f"{death.ring_path or 'ring'} signals[{index}]", text)
+        found.append(SignalMatch(seen, cite, before, role, comm))
+    return found
+
+
+def match_sent(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence]) -> list[SentMatch]:
+    """Traced signals whose target is this process. The tracer names pids of the initial namespace."""
+    found = []
+    for run in runs:
+        boot = run.started.boot_id if run.started else None
+        if boot is not None and death.boot_id is not None and boot != death.boot_id:
+            continue
+        clocks = Clocks([run.started.clocks] if run.started else [], boot)
+        for sent in run.sent:
+            if sent.target_tid not in death.host_pids or death.signal not in (None, sent.signal):
+                continue
+            apart = seconds_between(clocks.at(sent.at), death.when)
+            if apart is not None and not -SLACK <= apart[0] <= KILL_TO_END:
+                continue
+            pid = sent.sender_pid if sent.sender_pid is not None else sent.sender_tid
+            role, _ = _sender(pid, death, deaths, runs)
+            against = []
+            place = f"{run.path or 'evidence.jsonl'} sent"
+            if not name_fits(sent.target_comm, death):
+                against.append(Cite("trace", place, f"the tracer calls the target {sent.target_comm!r}"))
+            why = [Cite("trace", place, f"pid {sent.target_tid} is this process")]
+            tie = Tie.EXACT if death.initial_namespace else Tie.TEXT
+            by_kernel = sent.code == SI_KERNEL
+            who = "the kernel" if by_kernel else f"pid {pid} ({sent.sender_comm})"
+            text = f"signal {sent.signal} to pid {sent.target_tid} ({sent.target_comm}) from {who}, code {sent.code}"
+            cite = Cite("trace", "signal:signal_generate", text)
+            found.append(SentMatch(sent, Match(tie, why, against), cite, by_kernel, role))
+    return found
+
+
+def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Death]) -> list[NoticeMatch]:
+    """Statements about this process, its group, its job or its container."""
+    found = []
+    for notice in notices:
+        match = _notice(notice, death)
+        if match is None:
+            continue
+        killed = [other for other in deaths if other.signal == 9]
+        alone = len(killed) <= (notice.count or 1)
+        found.append(NoticeMatch(notice, match, alone))
+    return found
+
+
+def _notice(notice: Notice, death: Death) -> Match | None:
+    if notice.live and death.boot_id is None:
+        return None
+    if notice.host and death.host and notice.host.partition(".")[0] != death.host.partition(".")[0]:
+        return None
+    against: list[Cite] = []
+    apart = seconds_between(notice.moment, death.when)
+    if notice.kind == "killed" and apart is not None and not -SLACK - apart[1] <= apart[0] <= KILL_TO_END + apart[1]:
+        return None
+    if notice.pid is not None:
+        pids = [*death.host_pids, death.pid]
+        if notice.pid not in pids:
+            return None
+        if notice.comm is not None and not name_fits(notice.comm, death):
+            against.append(Cite(notice.authority, notice.cite.locator, f"it calls the process {notice.comm!r}"))
+        why = [Cite(notice.authority, notice.cite.locator, f"pid {notice.pid} is this process")]
+        # Ray names pids as its worker sees itself; the others are outside of containers.
+        exact = notice.live and bool(death.initial_namespace)
+        return Match(Tie.EXACT if exact else Tie.TEXT, why, against)
+    if notice.group is not None:
+        if not death.groups or not is_at_or_below(death.groups[0], notice.group):
+            return None
+        why = [Cite(notice.authority, notice.cite.locator, f"{notice.group} is this process's group")]
+        return Match(Tie.EXACT if notice.live else Tie.TEXT, why, against)
+    if notice.unit is not None and death.groups:
+        unit = unit_of(death.groups[0]) or ""
+        number = notice.unit.partition(".")[0].partition("_")[0]
+        named = (
+            f"job_{number}" in unit.split("/")
+            or notice.unit in unit
+            or (death.container is not None and len(notice.unit) >= 12 and death.container.startswith(notice.unit[:12]))
+        )
+        if named:
+            why = [Cite(notice.authority, notice.cite.locator, f"{notice.unit} is what this process belongs to")]
+            return Match(Tie.TEXT, why, against)
+        if unit:
+            return None  # of another job
+    # The person handed it over with this death, and nothing says whose it is.
+    why = [Cite(notice.authority, notice.cite.locator, "given together with this process's traces")]
+    return Match(Tie.STRONG, why, against)
+
+
+def _sender(
+    pid: int | None, death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence]
+) -> tuple[str | None, str | None]:
+    """(what the sender was to this process, its name)."""
+    if pid is None:
+        return None, None
+    comm = next((died.comm for run in runs for died in run.died if died.pid == pid), None)
+    if pid in (death.pid, *death.host_pids):
+        return "self", comm
+    for run in runs:
+        if run.started is not None and pid == run.started.pid:
+            passed = next((one for one in run.forwarded if one.sender_pid is not None), None)
+            said = f"ftforensics run, which had it from pid {passed.sender_pid}" if passed else "ftforensics run"
+            return "supervisor", said
+    if pid == death.ppid:
+        return ("launcher" if death.rank is not None else "parent"), comm
+    for other in deaths:
+        if pid in (other.pid, *other.host_pids):
+            return "sibling", comm or (other.comms[0] if other.comms else None)
+    return None, comm

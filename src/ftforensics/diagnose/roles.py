@@ -1,0 +1,63 @@
+"""Which death began it, and which are its consequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ftforensics.causes.registry import find_cause
+from ftforensics.diagnose.clocks import seconds_between
+from ftforensics.model.death import Death
+from ftforensics.model.diagnosis import Confidence, Finding
+
+SIGKILL, SIGTERM = 9, 15
+
+
+def is_consequence(death: Death, best: Finding | None, deaths: Sequence[Death]) -> bool:
+    """Did this process end because another one had? By what a launcher, a parent or its own exception says."""
+    others = [other for other in deaths if other is not death]
+    if not others:
+        return False
+    if best is not None and best.cause == "launcher-teardown" and best.confidence is not Confidence.POSSIBLE:
+        return True
+    if death.ended_by and death.signal in (None, SIGTERM, SIGKILL):
+        return any(not other.ended_by for other in others)
+    if death.exceptions and all(seen.peer_lost for seen in death.exceptions):
+        return True
+    if death.signal is None and death.code not in (None, 0):
+        return any(_is_child(other, death) and not _later(other, death) for other in others)
+    # A shell or launcher that ends in its child's way: the child was first.
+    return any(_is_child(other, death) and other.signal == death.signal and _later(death, other) for other in others)
+
+
+def with_roles(deaths: Sequence[Death]) -> list[Death]:
+    """`role` as far as it can be told before any cause has spoken: "root" when there is only one that is nobody's
+    consequence, else "unknown" for those that compete."""
+    consequences = [is_consequence(death, None, deaths) for death in deaths]
+    single = consequences.count(False) == 1
+    return [
+        msgspec.structs.replace(death, role="collateral" if consequence else "root" if single else "unknown")
+        for death, consequence in zip(deaths, consequences, strict=True)
+    ]
+
+
+def sent_politely(death: Death, best: Finding | None) -> bool:
+    """Ended by a signal that launchers and people send to what is to stop: not the first failure where there is one."""
+    cause = find_cause(best.cause) if best else None
+    return cause is not None and cause.family == "ended" and cause.kind.value == "killer" and death.signal != SIGKILL
+
+
+def _is_child(child: Death, parent: Death) -> bool:
+    if parent.pid is None:
+        return False
+    if child.worker_of == parent.pid or child.ppid == parent.pid or child.ppid in parent.host_pids:
+        return True
+    # A data worker that only a text names: whoever exits after it waited for it.
+    return (parent.direct and not child.direct) or (child.worker and child.worker_of is None and not parent.worker)
+
+
+def _later(one: Death, other: Death) -> bool:
+    """Did `one` end after `other`, as far as a clock tells?"""
+    apart = seconds_between(other.when, one.when)
+    return apart is not None and apart[0] > apart[1]
