@@ -72,11 +72,10 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class KernelRing(msgspec.Struct, frozen=True):
-    """The records of /dev/kmsg, oldest first. overwritten: how often records were lost between two reads because the
-    kernel wrote faster than we read; cut: the deadline or the limit came before the newest record."""
+    """The records of /dev/kmsg, oldest first; None where records are lost because the kernel wrote faster than we read.
+    cut: the deadline or the limit came before the newest record."""
 
-    records: bytes
-    overwritten: int = 0
+    records: list[bytes | None]
     cut: bool = False
 
 
@@ -167,23 +166,24 @@ def _reap(child: subprocess.Popen[bytes], deadline: float, kill: bool) -> int | 
 
 
 def drain_ring(read: Callable[[], bytes], limit: int, deadline: float) -> KernelRing:
-    """Records one by one until there is none waiting (EAGAIN). deadline: on the clock of time.monotonic, for a machine
-    whose log is written without end. Raises OSError for what else the kernel refuses."""
-    records = bytearray()
-    overwritten = 0
-    while True:
-        if len(records) > limit or time.monotonic() > deadline:
-            return KernelRing(bytes(records), overwritten, cut=True)
+    """Records one by one until there is none waiting (EAGAIN). limit: bytes; deadline: on the clock of time.monotonic,
+    for a machine whose log is written without end. Raises OSError for what else the kernel refuses."""
+    records: list[bytes | None] = []
+    size = 0
+    while size <= limit and time.monotonic() <= deadline:
         try:
             record = read()
         except BlockingIOError:
-            return KernelRing(bytes(records), overwritten)
-        except BrokenPipeError:  # what came next is overwritten; the next read goes on at the oldest that is left
-            overwritten += 1
+            return KernelRing(records)
+        except BrokenPipeError:  # the next one is overwritten; reading goes on at the oldest that is left
+            if records[-1:] != [None]:
+                records.append(None)
             continue
         if not record:
-            return KernelRing(bytes(records), overwritten)
-        records += record
+            return KernelRing(records)
+        records.append(record)
+        size += len(record)
+    return KernelRing(records, cut=True)
 
 
 class Host:

@@ -27,6 +27,7 @@ _SMALL = 64 << 10  # bytes; the largest, memory.stat of version 1, has 3 KB
 _MOUNTS_LIMIT = 4 << 20  # a node with hundreds of containers has thousands of mounts
 _PROCESSES_LIMIT = 1 << 20
 _LEVELS = 64  # deeper than any real chain; the lines may come from a record
+_PATH_LIMIT = 4096  # PATH_MAX
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)  # a file of a group removed after it was opened gives ENODEV
 _RECORDER = "ftforensics install() or run records them while the group lives"
 
@@ -111,7 +112,10 @@ def _groups(host: Host, lines: list[str]) -> tuple[list[GroupReading], list[Gap]
 
 
 def _place(host: Host, group: MemoryGroup, mounts: list[Mount]) -> _Place | Gap:
-    if ".." in group.path.split("/"):
+    parts = group.path.split("/")
+    if len(parts) > _LEVELS or len(group.path) > _PATH_LIMIT:
+        return Gap(SOURCE, f"{group.path[:80]}... has {len(parts)} levels and is not taken for a group's path")
+    if ".." in parts:
         return Gap(
             SOURCE, f"{group.path} lies outside the cgroup namespace seen here", "run ftforensics analyze on the node"
         )
@@ -140,7 +144,7 @@ def _chain(host: Host, group: MemoryGroup, place: _Place) -> tuple[list[GroupRea
         gaps.append(Gap(SOURCE, f"{group.path} was removed; its counters ended with it", _RECORDER))
     below = place.below
     gone: str | None = None
-    for _ in range(_LEVELS):
+    while True:
         path = place.hidden + below or "/"
         level = _level(host, group.version, path, place.top + below, own=below == place.below, mount=place.mount)
         if isinstance(level, GroupReading):
@@ -152,8 +156,6 @@ def _chain(host: Host, group: MemoryGroup, place: _Place) -> tuple[list[GroupRea
         if not below:
             break
         below = below.rpartition("/")[0]
-    else:
-        gaps.append(Gap(SOURCE, f"{group.path[:200]} has more than {_LEVELS} levels; those above were not read"))
     if gone and not group.removed:
         gaps.append(Gap(SOURCE, f"{gone} is gone; its counters ended with it", _RECORDER))
     if not readings and not gaps:

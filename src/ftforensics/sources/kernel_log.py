@@ -16,7 +16,7 @@ from ftforensics.host.host import KMSG, Completed, Host, Refusal
 from ftforensics.model.basics import Gap
 from ftforensics.model.kernel import KernelLog
 from ftforensics.model.moment import Moment
-from ftforensics.parsers.kernel_log import read_kernel_log
+from ftforensics.parsers.kernel_log import OVERRUN, read_kernel_log
 from ftforensics.sources.identity_here import Identity, read_identity
 
 SOURCE = "kernel log"
@@ -160,10 +160,12 @@ def _kmsg(host: Host, wanted: _Wanted) -> list[_Rung]:
         ring = host.kernel_ring(KMSG_TIMEOUT)
     except Refusal as refusal:
         return [_Rung(gaps=[refusal.gap(SOURCE, _ring_grant(host, wanted, refusal.absent))])]
-    log = _parsed(ring.records, wanted, source="kmsg", path=KMSG, boot_id=wanted.boot_id, year=None)
+    overrun = OVERRUN.encode() + b"\n"
+    data = b"".join(overrun if record is None else record for record in ring.records)
+    log = _parsed(data, wanted, source="kmsg", path=KMSG, boot_id=wanted.boot_id, year=None)
     gaps = []
-    if ring.overwritten:
-        gaps.append(Gap(SOURCE, f"{KMSG}: records were overwritten {ring.overwritten} times while it was read"))
+    if None in ring.records:
+        gaps.append(Gap(SOURCE, f"{KMSG}: records were overwritten while it was read"))
     if ring.cut:
         gaps.append(Gap(SOURCE, f"{KMSG}: it is written faster than it can be read; the newest records are missing"))
     if gaps:
