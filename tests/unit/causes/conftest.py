@@ -1,4 +1,5 @@
-"""`ask(cause id, record text, functions...)`: what one cause says about one record, its frames named by hand."""
+"""`ask(cause id, record text, functions...)`: what one cause says about one record, its frames named by hand.
+`ask_death(cause id, death)`: what it says about an end of any kind."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ from ftforensics.model.crash import CrashRecord, RawFrame
 from ftforensics.model.diagnosis import Finding, Frame
 from ftforensics.wire.record import ReadRecord, read_record
 from synth.crash_record import PC, CrashText
+from synth.death import DeathBuilder
 
 Ask = Callable[..., list[Finding]]
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
 
 
 @pytest.fixture
@@ -36,7 +39,17 @@ def ask() -> Ask:
         reading = read_record(text.data())
         assert isinstance(reading, ReadRecord) and not reading.losses
         found = find_cause(cause)
-        assert found is not None
+        assert found is not None and found.check is not None
         return list(found.check(prepare(CaseRecord(reading.record, "x.crash.json"), named)))
+
+    return asked
+
+
+@pytest.fixture
+def ask_death() -> AskDeath:
+    def asked(cause: str, builder: DeathBuilder) -> list[Finding]:
+        found = find_cause(cause)
+        assert found is not None and found.check_death is not None
+        return list(found.check_death(builder.death))
 
     return asked

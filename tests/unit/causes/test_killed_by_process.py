@@ -4,10 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from ftforensics.model.death import Tie
 from ftforensics.model.diagnosis import Confidence, Finding
 from synth.crash_record import CrashText
+from synth.death import PID, DeathBuilder, ended, killed, unseen
 
 Ask = Callable[..., list[Finding]]
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
+ID = "killed-by-process"
 
 
 def sent(code: int = 0, name: str = "SI_USER", sender: int | None = 999, **more: object) -> CrashText:
@@ -59,3 +63,69 @@ def test_missing_evidence_weakens_when_the_thread_raised_a_signal_itself(ask: As
     text = CrashText().signal(6, "SIGABRT", 0, "SI_USER", sender=999)
     (finding,) = ask("killed-by-process", text, "__pthread_kill_implementation", "raise", "abort")
     assert finding.confidence is Confidence.LIKELY and finding.against
+
+
+# Without a crash record: traced, or seen by the recorder.
+
+
+def test_fires_on_a_traced_sender_of_a_kill(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, killed().sent("bash", 4000))
+    assert finding.confidence is Confidence.PROVEN and finding.summary == "SIGKILL was sent by bash (pid 4000)."
+
+
+def test_fires_on_what_the_recorder_saw(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, ended(15).signal(15, 4000, comm="bash"))
+    assert finding.confidence is Confidence.PROVEN
+    assert finding.summary == "SIGTERM was sent by bash (pid 4000, uid 0)."
+
+
+def test_a_parent_is_named_as_such_without_a_record_too(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, killed().sent("timeout", 4000, role="parent"))
+    assert finding.summary == "SIGKILL was sent by its parent process, timeout (pid 4000)."
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        killed(),
+        killed(traced=True),
+        killed().sent("torchrun", role="launcher"),
+        killed().sent("python", by_kernel=True),  # the kernel's own: out of memory, processor time
+        killed().sent("python", PID),  # to itself
+        killed().sent("bash", signal=15),  # another signal, not said to be this end's
+        killed().sent("earlyoom"),
+        killed().sent("slurmstepd").notice("slurm", "time-limit"),
+        killed().sent("timeout", role="parent").parent_died(),
+        ended(15).signal(15, 4000, role="launcher"),
+        ended(2).signal(2, None, code=128),  # Ctrl-C
+        ended(15).signal(15, PID),
+        ended(code=1).signal(15, 4000, fatal=False),
+        killed(alive=True).sent("bash"),
+    ],
+    ids=range(14),
+)
+def test_near_miss_of_a_death_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death(ID, death) == []
+
+
+@pytest.mark.parametrize(
+    ("death", "confidence"),
+    [
+        (killed().sent("bash", 4000, Tie.STRONG), Confidence.LIKELY),
+        (killed().sent("bash", 4000, Tie.WEAK), Confidence.POSSIBLE),
+        (killed().sent("bash", 4000, Tie.EXACT, "another name"), Confidence.LIKELY),
+        (killed().sent("bash").oom("memcg"), Confidence.LIKELY),  # the kernel says that it killed it
+        (ended(15).signal(15, 4000, code=-1), Confidence.LIKELY),  # sigqueue: the pid is the sender's own word
+        (ended(15).signal(15, 0), Confidence.LIKELY),  # from outside: nobody is named
+        (ended(15, given=True).signal(15, 4000), Confidence.LIKELY),
+        (unseen().signal(15, 4000), Confidence.LIKELY),  # nobody saw the end
+        (killed().signal(15, 4000, before=10.0), Confidence.POSSIBLE),  # the polite signal only
+    ],
+    ids=range(9),
+)
+def test_missing_evidence_weakens_a_death(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
+    assert [finding.confidence for finding in ask_death(ID, death)] == [confidence]
+
+
+def test_a_signal_long_before_the_kill_says_nothing(ask_death: AskDeath) -> None:
+    assert ask_death(ID, killed().signal(15, 4000, before=3600.0)) == []

@@ -15,22 +15,29 @@ the sender may write any pid, so that is only likely; so it is when the thread w
 signal raised by the process itself, also one passed on by another library's handler, is never counted here. Pid 0
 means: from outside this container's process namespace.
 
+SIGKILL leaves no such note in the process. There the authority is the kernel's tracepoint signal_generate, which
+`ftforensics run` follows as root: it names sender and receiver. Without it the sender of a SIGKILL is not known
+afterwards. Where the sender is the launcher, a memory daemon or a scheduler that says so itself, that cause speaks
+instead of this one; a signal that a parent left to be sent at its own end is `parent-died`.
+
 ## What to do
 
 1. Find out who that pid is: the launcher's log, `ps`, or the audit log of the node.
 2. If it is the launcher, look at which rank died first: this one was taken down because of it.
-3. If nobody knows it, trace signals during the next run: `perf trace -e signal:signal_generate`, as root.
+3. If nobody knows it, run the next attempt under `ftforensics run` as root: it traces who sends SIGKILL.
 
 ## Seen in the field
 
 - torchrun sends SIGTERM to all ranks once one has failed.
 - Scripts that clean up "hung" processes by name and hit a healthy one.
 - `kill -ABRT` by hand, to get a core file of a hanging rank.
+- `timeout -s KILL` around the launcher.
 
 ## References
 
 - man 2 kill, man 2 tgkill, man 3 sigqueue, man 2 sigaction (si_code, si_pid); Linux kernel/signal.c,
   do_rt_sigqueueinfo: a foreign si_code of zero or above, or SI_TKILL, is refused
+- Linux include/trace/events/signal.h, signal_generate
 """
 
 from __future__ import annotations
@@ -39,15 +46,53 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ftforensics.causes.ending import (
+    SI_TKILL,
+    SI_USER,
+    SIGTERM,
+    is_killed,
+    is_own,
+    is_unseen,
+    last_signal,
+    process_text,
+    senders,
+    signal_name,
+    signal_of,
+    strength,
+    weaker,
+)
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import find_function, places
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
+from ftforensics.model.death import Death, SentMatch, SignalMatch, Tie
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.KILLER
-_SI_USER, _SI_TKILL = 0, -6
+# Who sends for a living, and whose own words then say why. Names as the kernel shows them, cut at 15 bytes.
+_AGENTS = (
+    ("earlyoom", None),
+    ("systemd-oomd", None),
+    ("raylet", "ray"),
+    ("slurmstepd", "slurm"),
+    ("slurmd", "slurm"),
+    ("containerd-shim", "kubernetes"),
+    ("containerd-shim", "docker"),
+    ("dockerd", "docker"),
+    ("runc", "docker"),
+    ("runc", "kubernetes"),
+    ("crun", "kubernetes"),
+    ("conmon", "kubernetes"),
+    ("kubelet", "kubernetes"),
+    ("systemd", "systemd"),
+)
+_PATIENCE = 120.0  # seconds between a polite SIGTERM and the SIGKILL of who lost patience
+_ROLES = {
+    "parent": "its parent process, ",
+    "supervisor": "ftforensics itself, which passed it on, ",
+    "sibling": "another process of the job, ",
+}
 _RAISING = ("abort", "raise", "gsignal", "os_abort", "signal_raise_signal")
 
 
@@ -60,7 +105,7 @@ def check(crash: Crash) -> Iterator[Finding]:
     process = crash.record.process
     if process is None or process.pid is None or process.pid == signal.sender.pid:
         return
-    forgeable = signal.code not in (_SI_USER, _SI_TKILL)
+    forgeable = signal.code not in (SI_USER, SI_TKILL)
     raising = find_function(crash, _RAISING, depth=4)
     against = [] if raising is None else [msgspec.structs.replace(raising, text=f"this thread was in {raising.text}")]
     supports = list(crash.reading.supports)
@@ -80,3 +125,94 @@ def check(crash: Crash) -> Iterator[Finding]:
             Remedy("If it was the launcher, look at which rank ended first: this one was taken down because of it"),
         ],
     )
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    # What the crash record of a fatal signal says is said by `check`; nobody records a SIGKILL.
+    if death.alive or (death.crash is not None and not is_killed(death)):
+        return
+    traced = [sent for sent in senders(death) if not _is_explained(death, sent)]
+    if traced:
+        yield _by_trace(death, min(traced, key=lambda sent: list(Tie).index(sent.match.tie)))
+        return
+    if not any(True for _ in senders(death)) and (seen := _recorded(death)) is not None:
+        yield from _by_recorder(death, seen)
+
+
+def _is_explained(death: Death, sent: SentMatch) -> bool:
+    """Does another cause say more about this sender?"""
+    if sent.sender_role == "launcher" or is_own(death, sent):
+        return True
+    if sent.sender_role == "parent" and death.parent_died is not None:
+        return True
+    names = [authority for comm, authority in _AGENTS if sent.sent.sender_comm == comm]
+    said = {one.notice.authority for one in death.notices if one.match.tie is not Tie.WEAK}
+    return any(name is None or name in said for name in names)
+
+
+def _by_trace(death: Death, sent: SentMatch) -> Finding:
+    name = signal_name(sent.sent.signal)
+    sender = process_text(sent.sent.sender_comm, sent.sent.sender_pid or sent.sent.sender_tid)
+    against = [*sent.match.against, *_killed_otherwise(death)]
+    return Finding(
+        cause="killed-by-process",
+        confidence=strength(sent.match.tie, against),
+        summary=f"{name} was sent by {_ROLES.get(sent.sender_role or '', '')}{sender}.",
+        supports=[sent.cite, *sent.match.why, *death.ending],
+        against=against,
+        remedies=_about(sender),
+    )
+
+
+def _recorded(death: Death) -> SignalMatch | None:
+    """The recorder's note of the signal that ended it; when the end was not seen, of the last one that could."""
+    if not is_unseen(death):
+        return last_signal(death) or _before_the_kill(death)
+    fatal = [one for one in death.signals if one.signal.fatal]
+    return fatal[-1] if fatal else None
+
+
+def _before_the_kill(death: Death) -> SignalMatch | None:
+    """A SIGTERM shortly before a SIGKILL: whoever sent the first has often sent the second."""
+    asked = [one for one in death.signals if one.signal.number == SIGTERM and (one.before or 0) <= _PATIENCE]
+    return asked[-1] if asked and is_killed(death) else None
+
+
+def _by_recorder(death: Death, seen: SignalMatch) -> Iterator[Finding]:
+    sender, code = seen.signal.sender, seen.signal.code
+    if sender is None or sender.pid == death.pid or seen.sender_role == "launcher" or (code or 0) > 0:
+        return
+    if death.parent_died is not None and seen.sender_role == "parent":
+        return
+    name = signal_name(seen.signal.number)
+    outside = f"a process outside this pid namespace (uid {sender.uid})"
+    who = process_text(seen.sender_comm, sender.pid, sender.uid) if sender.pid else outside
+    same = seen.signal.number == signal_of(death)
+    against = _killed_otherwise(death)
+    confidence = Confidence.PROVEN
+    if not same:
+        confidence = Confidence.LIKELY if is_unseen(death) else Confidence.POSSIBLE
+    # With another si_code the sender may write any pid; 0 names nobody.
+    if code not in (SI_USER, SI_TKILL) or sender.pid == 0 or against or death.given:
+        confidence = weaker(confidence, Confidence.LIKELY)
+    ended = f"{name} was sent by {_ROLES.get(seen.sender_role or '', '')}{who}"
+    yield Finding(
+        cause="killed-by-process",
+        confidence=confidence,
+        summary=f"{ended}." if same or is_unseen(death) else f"{ended} before it was killed.",
+        supports=[seen.cite, *death.ending],
+        against=against,
+        remedies=_about(who),
+    )
+
+
+def _killed_otherwise(death: Death) -> list[Cite]:
+    """The kernel's line of an OOM kill that names this process."""
+    return [one.cite for one in death.oom if one.match.tie in (Tie.EXACT, Tie.TEXT) and not one.kill.line.forgeable]
+
+
+def _about(sender: str) -> list[Remedy]:
+    return [
+        Remedy(f"Find out why {sender} did that: a person, a script, a time limit?"),
+        Remedy("If it belongs to the launcher, look at which rank ended first: this one was taken down because of it"),
+    ]

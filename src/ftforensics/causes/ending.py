@@ -1,0 +1,126 @@
+"""How a process ended: the signal behind a wait status, and what outsiders say about it."""
+
+from __future__ import annotations
+
+import signal as signals
+from collections.abc import Iterator
+
+from ftforensics.model.basics import Cite
+from ftforensics.model.death import Death, NoticeMatch, SentMatch, SignalMatch, Tie
+from ftforensics.model.diagnosis import Confidence
+from ftforensics.model.moment import Moment
+
+SIGKILL, SIGTERM = 9, 15
+# SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: what a program brings on itself.
+FAULTS = (4, 5, 6, 7, 8, 11, 31)
+SI_USER, SI_TKILL, SI_KERNEL = 0, -6, 128
+# Exit statuses that stand for a signal: 128+n is what shells, docker and kubelet report. 247 is sys.exit(-9), which
+# launchers do with the returncode of subprocess (DeepSpeed's launch.py).
+_SHELL = 128
+_NEGATIVE = {256 - number: number for number in (6, 7, 9, 11, 15)}
+_CLOCK_SLACK = 2.0  # seconds between the clocks of two programs
+
+
+def signal_of(death: Death) -> int | None:
+    """The signal that ended it, also where only an exit status that stands for one is known."""
+    if death.signal is not None:
+        return death.signal
+    if death.code is None:
+        return None
+    if _SHELL < death.code < _SHELL + 32:
+        return death.code - _SHELL
+    return _NEGATIVE.get(death.code)
+
+
+def is_killed(death: Death) -> bool:
+    return signal_of(death) == SIGKILL
+
+
+def is_unseen(death: Death) -> bool:
+    """Nobody says how it ended: a ring without an end mark."""
+    return death.signal is None and death.code is None and not death.alive
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def seconds_before_end(death: Death, moment: Moment) -> float | None:
+    """How long before the end that was; None when the two clocks cannot be compared."""
+    end = death.when
+    same_boot = end.boot_id is None or moment.boot_id is None or end.boot_id == moment.boot_id
+    if end.monotonic is not None and moment.monotonic is not None and same_boot:
+        return end.monotonic - moment.monotonic
+    if end.realtime is not None and moment.realtime is not None:
+        return end.realtime - moment.realtime
+    return None
+
+
+def fits_in_time(death: Death, moment: Moment, longest: float) -> bool | None:
+    """Did the end follow `moment` within `longest` seconds? None: no clock tells."""
+    before = seconds_before_end(death, moment)
+    if before is None:
+        return None
+    slack = _CLOCK_SLACK + death.when.accuracy + moment.accuracy
+    return -slack <= before <= longest + slack
+
+
+def senders(death: Death) -> Iterator[SentMatch]:
+    """Traced signals of the number that ended it, sent by a process."""
+    number = signal_of(death)
+    return (sent for sent in death.sent if sent.sent.signal == number and not sent.by_kernel)
+
+
+def is_own(death: Death, sent: SentMatch) -> bool:
+    """Did the process send it to itself?"""
+    sender = sent.sent.sender_pid if sent.sent.sender_pid is not None else sent.sent.sender_tid
+    return sender in (death.host_pids or [death.pid])
+
+
+def sent_by_kernel(death: Death) -> SentMatch | None:
+    """The traced SIGKILL (or other ending signal) that the kernel itself sent."""
+    number = signal_of(death)
+    return next((sent for sent in death.sent if sent.sent.signal == number and sent.by_kernel), None)
+
+
+def last_signal(death: Death) -> SignalMatch | None:
+    """The signal that the recorder saw and that then ended the process."""
+    number = signal_of(death)
+    fitting = [one for one in death.signals if one.signal.number == number]
+    return fitting[-1] if fitting else None
+
+
+def notices(death: Death, authorities: tuple[str, ...], *kinds: str) -> Iterator[NoticeMatch]:
+    return (found for found in death.notices if found.notice.authority in authorities and found.notice.kind in kinds)
+
+
+def strength(tie: Tie, against: list[Cite]) -> Confidence:
+    """What a record that names a killer is worth, by how it is tied to this process."""
+    if tie in (Tie.EXACT, Tie.TEXT):
+        return Confidence.LIKELY if against else Confidence.PROVEN
+    if tie is Tie.STRONG:
+        return Confidence.POSSIBLE if against else Confidence.LIKELY
+    return Confidence.POSSIBLE
+
+
+_ORDER = (Confidence.PROVEN, Confidence.LIKELY, Confidence.POSSIBLE, Confidence.RULED_OUT)
+
+
+def weaker(one: Confidence, other: Confidence) -> Confidence:
+    return max(one, other, key=_ORDER.index)
+
+
+def stronger(one: Confidence, other: Confidence) -> Confidence:
+    return min(one, other, key=_ORDER.index)
+
+
+def process_text(comm: str | None, pid: int | None, uid: int | None = None) -> str:
+    """As "bash (pid 4711)" or "pid 4711 (uid 0)"."""
+    known = [f"pid {pid}"] if pid is not None and comm else []
+    known += [f"uid {uid}"] if uid is not None else []
+    name = comm or (f"pid {pid}" if pid is not None else "an unknown process")
+    return f"{name} ({', '.join(known)})" if known else name
