@@ -13,12 +13,21 @@ from collections.abc import Callable, Iterable, Iterator
 from ftforensics.model.launcher import LauncherEvent, LauncherLog
 from ftforensics.parsers.launcher_dataloader import DataLoaderReader
 from ftforensics.parsers.launcher_deepspeed import DeepspeedReader
-from ftforensics.parsers.launcher_line import LONGEST, LineReader, job_line
+from ftforensics.parsers.launcher_line import LONGEST, LineReader, job_line, without_colours
+from ftforensics.parsers.launcher_other import (
+    LightningReader,
+    MpiReader,
+    ShellReader,
+    SpawnReader,
+    SrunReader,
+    SubprocessReader,
+)
 from ftforensics.parsers.launcher_python import PythonReader
 from ftforensics.parsers.launcher_torchrun import TorchrunReader
 
 _PIECE = 1 << 20
 _ENDS = re.compile(rb"[\r\n]")
+_FOLD = bytes.maketrans(b"0123456789", b"0" * 10)
 # Of a log with more events than this the first and the last are kept: the first failure and the end of the story.
 _FIRST_EVENTS = 4000
 _LAST_EVENTS = 8000
@@ -43,9 +52,19 @@ def read_launcher_log(
 
 class _Reading:
     def __init__(self) -> None:
-        self._readers: list[LineReader] = [TorchrunReader(), DeepspeedReader(), DataLoaderReader(), PythonReader()]
-        words = {anchor.encode() for reader in self._readers for anchor in reader.anchors}
-        self._anchors = tuple(sorted(words))
+        self._readers: list[LineReader] = [
+            TorchrunReader(),
+            DeepspeedReader(),
+            DataLoaderReader(),
+            SpawnReader(),
+            LightningReader(),
+            MpiReader(),
+            SrunReader(),
+            ShellReader(),
+            SubprocessReader(),
+            PythonReader(),
+        ]
+        self._shapes = _Shapes({anchor for reader in self._readers for anchor in reader.anchors})
         self._first: list[LauncherEvent] = []
         self._last: deque[LauncherEvent] = deque(maxlen=_LAST_EVENTS)
         self._left_out = 0
@@ -55,37 +74,27 @@ class _Reading:
 
     def block(self, block: bytes) -> None:
         """Whole lines (each but the file's last with its end)."""
-        # Colours may stand within an anchor, so such a block is read line by line.
-        if b"\x1b" in block or self._open() or any(anchor in block for anchor in self._anchors):
-            self._lines(block)
-        else:
-            self._newlines += block.count(b"\n")
+        wanted = self._shapes.wanted(block)
+        if wanted or self._open():
+            self._lines(block, wanted)
+        self._newlines += block.count(b"\n")
         self._partial = not block.endswith(b"\n")
 
-    def _lines(self, block: bytes) -> None:
-        start = 0
-        number = self._newlines + 1
-        for end in _ENDS.finditer(block):
-            self._line(block[start : min(end.start(), start + LONGEST)], number)
-            start = end.end()
-            if end.group() == b"\n":
-                number += 1
-        if start < len(block):
-            self._line(block[start : start + LONGEST], number)
-        self._newlines = number - 1
-
-    def _line(self, raw: bytes, number: int) -> None:
-        plain = b"\x1b" not in raw
-        anchored = not plain or any(anchor in raw for anchor in self._anchors)
-        readers = self._readers if anchored else [reader for reader in self._readers if reader.open]
-        if not readers:
-            return
-        line = job_line(raw, number)
-        if not plain and not any(anchor in line.text for reader in self._readers for anchor in reader.anchors):
-            readers = [reader for reader in self._readers if reader.open]
-        for reader in readers:
-            for event in reader.read(line):
-                self._keep(event)
+    def _lines(self, block: bytes, wanted: set[bytes]) -> None:
+        lines = block.split(b"\n")
+        for number, whole in enumerate(lines, self._newlines + 1):
+            for part in whole.split(b"\r"):  # a progress bar rewrites its line
+                raw = part[:LONGEST]
+                if raw.translate(_FOLD) in wanted:
+                    readers = self._readers
+                else:
+                    readers = [reader for reader in self._readers if reader.open]
+                    if not readers:
+                        continue
+                line = job_line(raw, number)
+                for reader in readers:
+                    for event in reader.read(line):
+                        self._keep(event)
 
     def _open(self) -> bool:
         return any(reader.open for reader in self._readers)
@@ -112,6 +121,46 @@ class _Reading:
             events=events,
             cut=self._left_out > 0,
         )
+
+
+class _Shapes:
+    """Which lines hold an anchor. Lines that differ in digits only have one shape (no anchor holds a digit), and a job
+    prints few shapes over and over: each is searched once."""
+
+    _MOST = 20_000
+
+    def __init__(self, anchors: set[str]) -> None:
+        words = sorted(anchor.encode() for anchor in anchors)
+        self._ascii = [word for word in words if word.isascii()]
+        self._other = [word for word in words if not word.isascii()]
+        self._plain: set[bytes] = set()
+
+    def wanted(self, block: bytes) -> set[bytes]:
+        """The shapes of the block's lines that hold an anchor."""
+        found = {shape[:LONGEST] for shape in block.translate(_FOLD).replace(b"\r", b"\n").split(b"\n")}
+        new = found - self._plain
+        if not new:
+            return new
+        if b"\x1b" in block:
+            wanted = {shape for shape in new if self._anchored(_colourless(shape))}
+        elif self._anchored(b"\n".join(new)):
+            wanted = {shape for shape in new if self._anchored(shape)}
+        else:
+            wanted = set()
+        if len(self._plain) > self._MOST:
+            self._plain.clear()
+        self._plain |= {shape for shape in new - wanted if len(shape) < 1000}
+        return wanted
+
+    def _anchored(self, text: bytes) -> bool:
+        for word in self._ascii:
+            if word in text:
+                return True
+        return not text.isascii() and any(word in text for word in self._other)
+
+
+def _colourless(shape: bytes) -> bytes:
+    return without_colours(shape.decode("latin-1")).encode("latin-1") if b"\x1b" in shape else shape
 
 
 def _blocks(data: Iterable[bytes] | bytes) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ _FAILED = re.compile(
 _CLOSING = re.compile(r"(?:Sending process (\d{1,10}) closing signal|Closing process (\d{1,10}) via signal) (\w+)")
 # str() of a signal is "Signals.SIGTERM" before Python 3.11 and "15" from it on.
 _FORCED = re.compile(
-    r"Unable to shutdown process (\d{1,10}) via (\S+?), forcefully exiting via (?:Signals\.)?(SIG[A-Z0-9]+|\d+)"
+    r"Unable to shutdown process (\d{1,10}) via (\S{1,40}), forcefully exiting via (?:Signals\.)?(SIG[A-Z0-9]+|\d+)"
 )
 # One block of the summary; 1.9 wrote "exitcode: 1" where later versions align the colons.
 _FIELD = re.compile(r"^(?P<margin>.{0,60}?)  (?P<name>time|host|rank|exitcode) *: (?P<value>.*)$")

@@ -12,8 +12,11 @@ from ftforensics.model.signals import signal_number
 # signal: C, de, fr, es, it, pt, ru, pl, ja, ko, zh_CN, zh_TW; glibc's word first, then bash's own where it differs.
 _WORDS = {
     4: "Illegal instruction|Ungültiger Maschinenbefehl|Instruction non permise|Instruction incorrecte|"
-    "Instrucción ilegal|Istruzione non consentita|Instrução ilegal|Недопустимая инструкция|Błędna instrukcja|不正な指定|명령어가 잘못됨|"
-    "부적절한 명령|非法指令|無效指令",
+    "Instrucción ilegal|Istruzione non consentita|Instrução ilegal|Недопустимая инструкция|Błędna instrukcja|"
+    "不正な指定|"
+    "명령어가 잘못됨|"
+    "부적절한 명령|"
+    "非法指令|無效指令",
     6: "Aborted|Abgebrochen|Abandon|Abortado|Annullato|Аварийный останов|Przerwane|中止|중지됨|已放弃|已中止",
     7: "Bus error|Bus-Zugriffsfehler|Bus-Fehler|Erreur du bus|Erreur de bus|Error del bus|Errore di bus|"
     "Erro no barramento|Erro do barramento|Erro de bus|Ошибка шины|Błąd szyny|バスエラー|버스 오류|总线错误|匯流排錯誤",
