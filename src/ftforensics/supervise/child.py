@@ -1,0 +1,117 @@
+"""Starts the command as it would have started without us: signals, descriptors, environment, process group."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from ftforensics.capture import procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NOT_FOUND = 127  # as shells, env(1), nohup(1) and timeout(1) say it
+NOT_EXECUTABLE = 126
+
+
+class Surroundings(NamedTuple):
+    """What this process inherited. Taken before anything is changed.
+
+    mask: blocked signals; default: signals that this Python has changed and the command must not find so.
+    """
+
+    mask: set[int]
+    default: list[int]
+
+
+def surroundings() -> Surroundings:
+    mask = {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])}
+    changed = [signal.SIGPIPE, signal.SIGXFSZ]  # ignored by every Python from its start (Python/pylifecycle.c)
+    if _parent_ignores_pipe():
+        changed.remove(signal.SIGPIPE)
+    # A handler is reset by exec; an inherited "ignore" (nohup, a background job's SIGINT) stays by itself.
+    return Surroundings(mask, [int(number) for number in changed])
+
+
+def start(
+    command: Sequence[str],
+    environ: Mapping[bytes, bytes],
+    streams: Mapping[int, int | None],
+    found: Surroundings,
+) -> int:
+    """Fork and execute. streams: what becomes of descriptors 0 to 2: another descriptor, None to close it; left out: as
+    it is. The pid is returned once the command runs, or has ended with 126 or 127 and one line on its standard error.
+
+    Called while this process has one thread. Raises OSError when there can be no further process.
+    """
+    started, starting = os.pipe()  # close-on-exec: end of file is success
+    pid = os.fork()
+    if pid == 0:
+        _become(command, environ, streams, found)
+    os.close(starting)
+    os.read(started, 1)
+    os.close(started)
+    return pid
+
+
+def _become(
+    command: Sequence[str], environ: Mapping[bytes, bytes], streams: Mapping[int, int | None], found: Surroundings
+) -> NoReturn:
+    status = NOT_EXECUTABLE
+    try:
+        for number, source in streams.items():
+            if source is None:
+                os.close(number)
+            else:
+                os.dup2(source, number)  # clears close-on-exec
+        for number in found.default:
+            signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, found.mask)
+        _execute(command, environ)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            status = NOT_FOUND
+        reason = f"ftforensics: cannot run {command[0]!r}: {os.strerror(error.errno or 0)}\n"
+        with suppress(OSError):
+            os.write(2, reason.encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(status)
+
+
+def _execute(command: Sequence[str], environ: Mapping[bytes, bytes]) -> NoReturn:
+    """Along PATH. A text file without `#!` goes to sh, as execvp(3) does it and Python's own does not."""
+    name = os.fsencode(command[0])
+    arguments = [os.fsencode(argument) for argument in command]
+    if b"/" in name:
+        places = [name]
+    else:
+        search = environ.get(b"PATH", os.fsencode(os.defpath))
+        places = [os.path.join(folder or b".", name) for folder in search.split(b":")]
+    refused: OSError | None = None
+    for place in places:
+        try:
+            os.execve(place, arguments, dict(environ))
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                os.execve("/bin/sh", [b"sh", place, *arguments[1:]], dict(environ))
+            if refused is None or error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                refused = error
+    raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _parent_ignores_pipe() -> bool:
+    """Did we inherit an ignored SIGPIPE? Python has overwritten that before we run, so it is a guess: the parent
+    ignores it (a systemd service's shell: IgnoreSIGPIPE=yes is systemd's default), and it is not itself a Python, which
+    would ignore SIGXFSZ as well and reset both for its children (subprocess, restore_signals)."""
+    text = procfs.read_text(f"/proc/{os.getppid()}/status", 8192) or ""
+    for line in text.splitlines():
+        if line.startswith("SigIgn:"):
+            ignored = int(line.split()[1], 16)
+            pipe, size = (bool(ignored >> (int(number) - 1) & 1) for number in (signal.SIGPIPE, signal.SIGXFSZ))
+            return pipe and not size and os.getppid() != 1
+    return False

@@ -1,0 +1,194 @@
+"""Every process below the command: who it is, while that can still be asked.
+
+After its death a process has no command line, no environment and (version 1) no control group any more, so all of that
+is read when it is discovered and once in a while. Discovery is by the kernel's events where they can be had, else by
+looking at the pids of /proc that are new since the last look."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ftforensics.capture import environment, procfs
+from ftforensics.capture.redact import redact_arguments
+
+if TYPE_CHECKING:
+    from ftforensics.capture.identity import Value
+
+_MAX_ARGUMENTS = 256
+_MAX_ARGUMENT = 4096
+_MOST_KEPT = 100_000
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Process:
+    """One descendant. pidfd: open when its death is to be seen by poll (no events, not our own child)."""
+
+    def __init__(self, pid: int, parent: int, start: int | None) -> None:
+        self.pid = pid
+        self.parent = parent
+        self.start = start
+        self.comm: str | None = None
+        self.argv: list[str] = []
+        self.uid: int | None = None
+        self.rank: int | None = None
+        self.local_rank: int | None = None
+        self.cgroup: list[str] = []
+        self.nspid: list[int] = []
+        self.cpu_limit: list[int] = []
+        self.last_rss: int | None = None
+        self.pidfd: int | None = None
+        self.ended: float | None = None  # told by an event; the wait status of our own child is still to come
+
+    def look(self) -> None:
+        """What changes: name, parent, memory, control group."""
+        stat = _stat(self.pid)
+        if stat is None:
+            return
+        comm, state, parent, start = stat
+        if self.start is not None and start != self.start:
+            return  # another process under its pid
+        self.start = start
+        self.comm = comm
+        if parent:
+            self.parent = parent
+        if state in ("Z", "X"):
+            return
+        memory = procfs.read_text(f"/proc/{self.pid}/statm", 256)
+        if memory and len(memory.split()) > 1:
+            # Zero once its memory has been given back: that says nothing about before.
+            self.last_rss = int(memory.split()[1]) * _PAGE or self.last_rss
+        lines = (procfs.read_text(f"/proc/{self.pid}/cgroup") or "").splitlines()
+        # Version 1 says "/" for every hierarchy once a process is exiting (kernel/cgroup/cgroup.c, proc_cgroup_show).
+        if lines and (not self.cgroup or not all(line.endswith(":/") for line in lines)):
+            self.cgroup = lines
+
+    def identify(self) -> None:
+        """What is asked once, and again after an exec."""
+        self.look()
+        arguments = procfs.read_text(f"/proc/{self.pid}/cmdline", 1 << 18)
+        if arguments:
+            words = arguments.rstrip("\0").split("\0")[:_MAX_ARGUMENTS]
+            redacted = redact_arguments([word[: 2 * _MAX_ARGUMENT] for word in words])
+            self.argv = [word[:_MAX_ARGUMENT] for word in redacted]
+        for line in (procfs.read_text(f"/proc/{self.pid}/status", 16384) or "").splitlines():
+            name, _, value = line.partition(":")
+            if name == "Uid":
+                self.uid = int(value.split()[0])
+            elif name == "NSpid":
+                self.nspid = [int(word) for word in value.split()]
+        block = procfs.read_text(f"/proc/{self.pid}/environ", 1 << 20)
+        if block:
+            variables = dict(entry.partition("=")[::2] for entry in block.split("\0") if "=" in entry)
+            self.rank = environment.rank(variables)
+            self.local_rank = environment.local_rank(variables)
+        for line in (procfs.read_text(f"/proc/{self.pid}/limits", 8192) or "").splitlines():
+            if line.startswith("Max cpu time"):
+                soft, hard = line.split()[3:5]
+                self.cpu_limit = [int(word) for word in (soft, hard) if word.isdigit()]
+
+    def watch(self) -> int:
+        """A descriptor that polls readable at its end (man 2 pidfd_open, Linux 5.3). Raises OSError."""
+        self.pidfd = os.pidfd_open(self.pid)
+        return self.pidfd
+
+    def members(self) -> dict[str, Value]:
+        """For the line `died`."""
+        return {
+            "pid": self.pid,
+            "ppid": self.parent,
+            "start_ticks": self.start,
+            "comm": self.comm,
+            "argv": self.argv,
+            "uid": self.uid,
+            "rank": self.rank,
+            "local_rank": self.local_rank,
+            "cgroup": self.cgroup,
+            "nspid": self.nspid,
+            "cpu_limit": self.cpu_limit,
+            "last_rss": self.last_rss,
+        }
+
+
+class Descendants:
+    """The living ones. own: pids of our helpers, which are nobody's business."""
+
+    def __init__(self, root: int, own: Iterable[int]) -> None:
+        self.living: dict[int, Process] = {}
+        self._root = root
+        self._own = set(own)
+        self._foreign: set[int] = set()
+
+    def add(self, pid: int, parent: int) -> Process | None:
+        """A process that is known to be ours. None for a helper."""
+        if pid in self._own or len(self.living) > _MOST_KEPT:
+            return None
+        stat = _stat(pid)
+        process = self.living.get(pid)
+        if process is not None and (stat is None or process.start == stat[3]):
+            return process
+        process = self.living[pid] = Process(pid, parent, stat[3] if stat else None)
+        process.comm = stat[0] if stat else None
+        return process
+
+    def is_ours(self, pid: int) -> bool:
+        return pid == self._root or pid in self.living
+
+    def remove(self, pid: int) -> Process | None:
+        process = self.living.pop(pid, None)
+        if process is not None and process.pidfd is not None:
+            os.close(process.pidfd)
+            process.pidfd = None
+        return process
+
+    def discover(self) -> list[Process]:
+        """New ones, by looking at the pids that were not there before."""
+        try:
+            present = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        except OSError:
+            return []
+        self._foreign &= present
+        parents: dict[int, int] = {}
+        for pid in present - self._foreign - self.living.keys() - self._own - {self._root}:
+            stat = _stat(pid)
+            if stat is not None:
+                parents[pid] = stat[2]
+        found: list[Process] = []
+        # A parent may be as new as its child: as long as somebody new is tied to us, look again.
+        while True:
+            ours = [pid for pid, parent in parents.items() if self.is_ours(parent)]
+            if not ours:
+                break
+            for pid in ours:
+                process = self.add(pid, parents.pop(pid))
+                if process is not None:
+                    found.append(process)
+        self._foreign |= parents.keys()
+        return found
+
+    def look(self) -> None:
+        for process in list(self.living.values()):
+            process.look()
+
+
+def _stat(pid: int) -> tuple[str, str, int, int] | None:
+    """(comm, state, parent, start) of /proc/PID/stat."""
+    stat = procfs.read_text(f"/proc/{pid}/stat", 4096)
+    if stat is None:
+        return None
+    opening, closing = stat.find("("), stat.rfind(")")
+    fields = stat[closing + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return stat[opening + 1 : closing], fields[0], int(fields[1]), int(fields[19])
+
+
+def orphans(living: Iterable[Process]) -> list[Process]:
+    """Those that still run, zombies left out."""
+    alive = []
+    for process in living:
+        stat = _stat(process.pid)
+        if stat is not None and stat[1] not in ("Z", "X") and stat[3] == process.start:
+            alive.append(process)
+    return alive

@@ -1,0 +1,638 @@
+"""The supervisor: starts the command, sees what happens below it, writes it down, and knows how it ended.
+
+One thread, one poll(2), asleep until something happens. Nothing in here may keep the command from running or from
+ending: what cannot be had (a folder, a trace, events) is a gap in the evidence."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftforensics.capture import VERSION, environment, procfs
+from ftforensics.capture.folder import Folder, open_folder
+from ftforensics.capture.redact import redact_arguments
+from ftforensics.supervise import child, counters, descendants, linux, proc_events, streams
+from ftforensics.supervise.copier import Copier, Delivery, start_copier
+from ftforensics.supervise.descendants import Descendants, Process
+from ftforensics.supervise.evidence import NAME as EVIDENCE_NAME
+from ftforensics.supervise.evidence import SCHEMA, Evidence, clocks
+from ftforensics.supervise.launcher_log import NAME as LOG_NAME
+from ftforensics.supervise.launcher_log import LogProcess, start_log
+from ftforensics.supervise.streams import Route
+from ftforensics.supervise.witness import start_witness
+
+if TYPE_CHECKING:
+    from resource import struct_rusage
+
+    from ftforensics.capture.identity import Value
+    from ftforensics.supervise.kernel_follow import KernelFollow
+    from ftforensics.supervise.senders import Senders
+
+PASSED_ON = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+)
+_WITNESS_PATIENCE = 0.05  # seconds between the same signal here and at the witness
+_ARM_AFTER = 0.02  # tracing takes 90 ms to arm: not for a command that is over by then
+_LOOK_EVERY = 1.0  # seconds; longer where a look costs much
+_LOOK_SHARE = 0.004  # of one core
+_SETTLE = 0.3  # after a bad end the kernel's log and trace are listened to for so long
+_COUNTS_PER_SECOND = 20  # readings at deaths
+_MOST_GROUPS = 200
+
+
+class Settings(NamedTuple):
+    """dir: the run folder as asked for, None for the default; preload: put our library into LD_PRELOAD; trace: follow
+    who sends signals and what the kernel logs; log: keep launcher.log (then output takes a detour)."""
+
+    dir: str | None = None
+    preload: bool = True
+    trace: bool = True
+    log: bool = True
+
+
+class Outcome(NamedTuple):
+    """How the command ended, and where that is written. status: as waitpid(2); folder, evidence: None when there was
+    nowhere to write, or the command ended well; prefix: how our files in the folder begin; interrupted: a signal came
+    while its last output was waited for."""
+
+    status: int
+    folder: str | None
+    evidence: str | None
+    prefix: str
+    interrupted: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.status != 0
+
+
+Say = Callable[[str], None]
+
+
+def supervise(command: Sequence[str], settings: Settings, say: Say) -> Outcome:
+    """Run it to its end. say: one line for the person. Raises OSError only when no process can be started at all."""
+    shut = streams.closed()
+    streams.occupy(shut)
+    found = child.surroundings()
+    place = _Place.open(settings, say)
+    variables, gaps = _variables(command, settings, place.path)
+    for gap in gaps:
+        place.evidence.gap(*gap)
+    try:
+        routes = streams.plan(shut) if settings.log and place.path else []
+    except OSError as error:
+        routes = []
+        place.evidence.gap("launcher.log", f"no pipe or pseudo-terminal could be made: {error.strerror}")
+    witness = start_witness(PASSED_ON)
+    log = _start_log(place) if routes else None
+    copier = start_copier(routes, log) if routes else None
+    own = [witness[0], *([log.pid] if log else []), *([copier.pid] if copier else [])]
+    for fd in log[1:] if log else ():
+        os.close(fd)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH])
+    arriving = linux.signal_descriptor([*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH])
+    try:
+        linux.become_subreaper()
+    except OSError as error:
+        place.evidence.gap("run", f"orphaned processes are not ours to wait for: prctl: {error.strerror}")
+    events = _listen(place.evidence)
+    given: dict[int, int | None] = dict.fromkeys(shut)
+    for route in routes:
+        given.update(dict.fromkeys(route.numbers, route.inner))
+    begun = clocks()
+    pid = child.start(command, variables, given, found)
+    for route in routes:
+        os.close(route.inner)
+        os.close(route.outer)
+    _let_go_of_streams(routes)
+    watch = _Watch(pid, command, begun, settings, place, arriving, events, witness, copier, routes, own)
+    status = watch.until_end()
+    interrupted = watch.finish(status)
+    place.close(failed=status != 0)
+    kept = status != 0
+    return Outcome(
+        status, place.path if kept else None, place.evidence.path if kept else None, place.prefix, interrupted
+    )
+
+
+class _Place:
+    """The run folder and our files in it. path None: nowhere to write."""
+
+    def __init__(self, folder: Folder | None, evidence: Evidence, prefix: str) -> None:
+        self.folder = folder
+        self.path = folder.path if folder else None
+        self.evidence = evidence
+        self.prefix = prefix
+        self.log_path = os.path.join(folder.path, prefix + LOG_NAME) if folder else None
+
+    @staticmethod
+    def open(settings: Settings, say: Say) -> _Place:
+        try:
+            folder = open_folder(settings.dir, os.environ)
+            if folder.note:
+                say(folder.note)
+            # Several supervisors share a folder under srun, and where $FTFORENSICS_DIR is fixed.
+            host = os.uname().nodename.partition(".")[0]
+            own = f"{host}-{os.getpid()}-{procfs.start_ticks(os.getpid()) or 0}."
+            for prefix in ("", own):
+                try:
+                    return _Place(folder, Evidence(os.path.join(folder.path, prefix + EVIDENCE_NAME)), prefix)
+                except FileExistsError:
+                    continue
+            say(f"nothing is recorded: {folder.path} holds another run's files under our names")
+        except OSError as error:
+            say(f"nothing is recorded: {error.filename or 'the run folder'}: {error.strerror}")
+        return _Place(None, Evidence(None), "")
+
+    def close(self, *, failed: bool) -> None:
+        """A run that ended well leaves nothing."""
+        self.evidence.close()
+        if failed or self.folder is None:
+            return
+        for path in (self.evidence.path, self.log_path):
+            if path is not None:
+                try:
+                    os.unlink(path)
+                except OSError:
+                    continue
+        self.folder.remove_if_empty()
+
+
+class _Watch:
+    """Everything between the command's start and its end."""
+
+    def __init__(
+        self,
+        pid: int,
+        command: Sequence[str],
+        begun: dict[str, Value],
+        settings: Settings,
+        place: _Place,
+        arriving: int,
+        events: proc_events.ProcessEvents | None,
+        witness: tuple[int, int],
+        copier: Copier | None,
+        routes: Sequence[Route],
+        own: list[int],
+    ) -> None:
+        self._pid = pid
+        self._command = command
+        self._begun = begun
+        self._settings = settings
+        self._evidence = place.evidence
+        self._arriving = arriving
+        self._events = events
+        self._witness: int | None = witness[1]
+        self._copier = copier
+        self._terminals = [route for route in routes if route.terminal]
+        self._own = set(own)
+        self._family = Descendants(os.getpid(), own)
+        self._ever: set[int] = {pid}
+        self._status: int | None = None
+        self._ended_at = 0.0
+        self._senders: Senders | None = None
+        self._kernel: KernelFollow | None = None
+        self._armed = False
+        self._groups: set[str] = set()
+        self._counts: list[float] = []
+        self._next_look = time.monotonic() + _ARM_AFTER
+        self._arrived: list[tuple[linux.Arrived, float]] = []  # not yet known to be ours alone
+        self._witnessed: list[tuple[int, float]] = []
+        self._cgroup = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
+        self._poll = select.poll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._read_from(arriving, self._on_signals)
+        self._read_from(witness[1], self._on_witness)
+        if events is not None:
+            self._read_from(events.fd, self._on_events)
+
+    def until_end(self) -> int:
+        process = self._family.add(self._pid, os.getpid())
+        if process is not None:
+            process.identify()
+        self._count("start", self._cgroup)
+        while self._status is None:
+            self._step(None)
+        return self._status
+
+    def finish(self, status: int) -> bool:
+        """After the command's end. True when a signal cut it short."""
+        if self._copier is not None:
+            self._copier.ask_finish()
+            self._readers[self._copier.control.fileno()] = lambda: None
+            self._poll.register(self._copier.control.fileno(), select.POLLIN)
+        self._arm_or_start()
+        if status != 0:
+            self._settle()
+            for process in descendants.orphans(self._family.living.values()):
+                process.identify()
+                self._evidence.write("orphan", {"pid": process.pid, "comm": process.comm, "argv": process.argv})
+            self._count("end", self._cgroup)
+        delivery, interrupted = self._delivered()
+        for closing in (self._senders, self._kernel, self._events):
+            if closing is not None:
+                _quietly(closing.close)
+        ended: dict[str, Value] = {"clocks": clocks(), "log_bytes": delivery.log_bytes, "log_cut": delivery.log_cut}
+        self._evidence.write("ended", {**ended, **_status_members(status)}, self._ended_at)
+        if not delivery.drained and not interrupted and self._copier is not None:
+            self._evidence.gap("launcher.log", "whoever reads the job's output has stopped; the log's end is missing")
+        for process in list(self._family.living.values()):
+            self._family.remove(process.pid)
+        return interrupted
+
+    # What wakes us.
+
+    def _step(self, longest: float | None) -> None:
+        now = time.monotonic()
+        due = [self._next_look, *(at + _WITNESS_PATIENCE for _, at in self._arrived)]
+        if longest is not None:
+            due.append(now + longest)
+        wait = max(0.0, min(due) - now)
+        for fd, _ in self._poll.poll(wait * 1000 + 1):
+            reader = self._readers.get(fd)
+            if reader is not None:
+                reader()
+        self._pass_on()
+        if time.monotonic() >= self._next_look and self._status is None:
+            self._look()
+
+    def _read_from(self, fd: int, reader: Callable[[], None]) -> None:
+        self._readers[fd] = reader
+        self._poll.register(fd, select.POLLIN)
+
+    def _stop_reading(self, fd: int) -> None:
+        if self._readers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def _on_signals(self) -> None:
+        now = time.monotonic()
+        for arrived in linux.read_signals(self._arriving):
+            if arrived.number == signal.SIGCHLD:
+                self._reap()
+            elif arrived.number == signal.SIGWINCH:
+                self._resize()
+            else:
+                self._arrived.append((arrived, now))
+
+    def _on_witness(self) -> None:
+        if self._witness is None:
+            return
+        try:
+            data = os.read(self._witness, 4096)
+        except OSError:
+            data = b""
+        if not data:
+            self._stop_reading(self._witness)
+            self._witness = None
+        self._witnessed += [(number, time.monotonic()) for number in data]
+
+    def _on_events(self) -> None:
+        if self._events is None:
+            return
+        for event in self._events.read():
+            if event.kind == proc_events.FORK:
+                if event.parent is not None and self._family.is_ours(event.parent):
+                    self._found(self._family.add(event.pid, event.parent))
+            elif event.kind == proc_events.EXEC:
+                process = self._family.living.get(event.pid)
+                if process is not None:
+                    process.identify()
+                    self._note_group(process)
+            elif event.pid in self._family.living:
+                self._exited(self._family.living[event.pid], event.at, event.status)
+        if self._events.lost:
+            self._events.lost = False
+            self._evidence.gap("process events", "the kernel dropped some: ends of processes may be missing")
+            for process in self._family.discover():
+                self._found(process)
+
+    def _on_senders(self) -> None:
+        if self._senders is None:
+            return
+        for line in self._senders.read():
+            if line.target_tid in self._ever or line.target_tid == os.getpid():
+                self._evidence.write("sent", line._asdict(), line.at)
+
+    def _on_kernel(self) -> None:
+        if self._kernel is None:
+            return
+        for record in self._kernel.read():
+            self._evidence.write("kernel", {"record": record})
+
+    # Deaths.
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if info is None:
+                return
+            pid = info.si_pid
+            process = self._family.living.get(pid)
+            if process is None and pid not in self._own and pid not in self._ever:
+                process = self._family.add(pid, os.getpid())  # an orphan that nobody had seen before
+            if process is not None:
+                process.look()
+            try:
+                _, status, usage = os.wait4(pid, 0)
+            except ChildProcessError:
+                continue
+            if pid in self._own:
+                continue
+            if process is not None:
+                self._died(process, process.ended, status, usage)
+            if pid == self._pid:
+                self._status = status
+                self._ended_at = process.ended if process and process.ended else time.monotonic()
+
+    def _exited(self, process: Process, at: float, status: int | None) -> None:
+        """An event or a pidfd said so. Our own children are waited for as well: that has the use of resources."""
+        process.look()
+        if process.parent == os.getpid():
+            process.ended = at
+            return
+        self._died(process, at, status, None)
+
+    def _died(self, process: Process, at: float | None, status: int | None, usage: struct_rusage | None) -> None:
+        if process.pidfd is not None:
+            self._stop_reading(process.pidfd)
+        self._family.remove(process.pid)
+        members: dict[str, Value] = {**process.members(), **_status_members(status), "direct": process.pid == self._pid}
+        if usage is not None:
+            members["usage"] = {
+                "maxrss": usage.ru_maxrss * 1024,
+                "user": round(usage.ru_utime, 6),
+                "system": round(usage.ru_stime, 6),
+                "major_faults": usage.ru_majflt,
+            }
+        if status == 0 and process.pid == self._pid:
+            return  # it ended well, and so will its folder
+        self._evidence.write("died", members, at)
+        if status != 0:
+            now = time.monotonic()
+            self._counts = [count for count in self._counts if now - count < 1]
+            if len(self._counts) < _COUNTS_PER_SECOND:
+                self._counts.append(now)
+                self._count("death", process.cgroup or self._cgroup)
+
+    # Looking around.
+
+    def _look(self) -> None:
+        if not self._armed:
+            self._arm_or_start()
+        begun = time.process_time()
+        if self._events is None:
+            for process in self._family.discover():
+                self._found(process)
+        for process in list(self._family.living.values()):
+            process.look()
+            if not process.argv:
+                process.identify()
+            self._note_group(process)
+        cost = time.process_time() - begun
+        self._next_look = time.monotonic() + max(_LOOK_EVERY, cost / _LOOK_SHARE)
+
+    def _found(self, process: Process | None) -> None:
+        if process is None:
+            return
+        if len(self._ever) < 1_000_000:
+            self._ever.add(process.pid)
+        if process.uid is None:
+            process.identify()
+        self._note_group(process)
+        if self._events is None and process.pidfd is None and process.parent != os.getpid():
+            try:
+                self._read_from(process.watch(), lambda: self._exited(process, time.monotonic(), None))
+            except OSError as error:
+                self._evidence.gap("pidfd", f"the end of some processes is seen late: {error.strerror}")
+
+    def _note_group(self, process: Process) -> None:
+        """The counters of a group that we have not seen yet: what its deaths are compared with."""
+        path = counters.memory_path(process.cgroup)
+        if path is not None and path not in self._groups and len(self._groups) < _MOST_GROUPS:
+            self._count("start", process.cgroup)
+
+    def _count(self, why: str, cgroup: list[str]) -> None:
+        path = counters.memory_path(cgroup)
+        if path is not None:
+            self._groups.add(path)
+        self._evidence.write("counted", {"why": why, "reading": counters.reading(cgroup)})
+
+    def _arm_or_start(self) -> None:
+        """Arm what takes time, unless the command is over, and write the first line, which tells what is armed."""
+        if self._armed:
+            return
+        self._armed = True
+        if self._settings.trace and self._status is None:
+            self._senders = _open_senders(self._evidence)
+            if self._senders is not None:
+                self._read_from(self._senders.fd, self._on_senders)
+            self._kernel = _open_kernel(self._evidence)
+            if self._kernel is not None:
+                self._read_from(self._kernel.fd, self._on_kernel)
+        self._evidence.write("started", self._started())
+
+    def _started(self) -> dict[str, Value]:
+        system = os.uname()
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "clocks": self._begun,
+            "boot_id": counters.boot_id(),
+            "host": system.nodename,
+            "pid": os.getpid(),
+            "child": self._pid,
+            "argv": redact_arguments([argument[:8192] for argument in list(self._command)[:256]]),
+            "cwd": _working_directory(),
+            "uid": os.getuid(),
+            "cgroup": self._cgroup,
+            "pid_namespace": _namespace("pid"),
+            "nspid": _nspid(),
+            "environment": [f"{name}={value}" for name, value in environment.recorded_variables(os.environ)],
+            "kernel": system.release,
+            "traced": self._senders is not None,
+            "kernel_log": self._kernel is not None,
+            "preloaded": self._settings.preload,
+        }
+
+    # Signals.
+
+    def _pass_on(self) -> None:
+        now = time.monotonic()
+        waiting: list[tuple[linux.Arrived, float]] = []
+        for arrived, at in self._arrived:
+            told = next((one for one in self._witnessed if one[0] == arrived.number), None)
+            sender = arrived.pid if arrived.code <= 0 else None
+            if told is not None:
+                self._witnessed.remove(told)
+                did = "the whole process group got it: left alone"
+                self._evidence.write("forwarded", {"signal": arrived.number, "sender_pid": sender, "did": did})
+            elif self._witness is not None and now - at < _WITNESS_PATIENCE:
+                waiting.append((arrived, at))
+            else:
+                self._send(arrived.number)
+                did = "passed on"
+                self._evidence.write("forwarded", {"signal": arrived.number, "sender_pid": sender, "did": did})
+        self._arrived = waiting
+        self._witnessed = [one for one in self._witnessed if now - one[1] < 2 * _WITNESS_PATIENCE]
+
+    def _send(self, number: int) -> None:
+        if self._status is None:
+            try:
+                os.kill(self._pid, number)  # not reaped yet, so the pid is its own
+            except OSError:
+                return
+
+    def _resize(self) -> None:
+        """The terminal told the whole group that its size is new. The pseudo-terminal learns it here, a moment later,
+        so the group is told again."""
+        changed = [streams.copy_size(route.real, route.terminal) for route in self._terminals if route.terminal]
+        if any(changed):
+            try:
+                os.killpg(0, signal.SIGWINCH)
+            except OSError:
+                return
+
+    # The end.
+
+    def _settle(self) -> None:
+        """The kernel's lines and the trace of a death arrive within moments of it."""
+        until = time.monotonic() + _SETTLE
+        while (left := until - time.monotonic()) > 0 and (self._kernel or self._senders or self._events):
+            self._step(left)
+
+    def _delivered(self) -> tuple[Delivery, bool]:
+        """Wait until the job's output is where it belongs: the prompt, or our verdict, must come after it. True: a
+        signal came while we waited."""
+        if self._copier is None:
+            return Delivery(True, None, False), False
+        control = self._copier.control.fileno()
+        while True:
+            ready = select.select([control, self._arriving], [], [])[0]
+            if control in ready:
+                return self._copier.answer(), False
+            for arrived in linux.read_signals(self._arriving):
+                if arrived.number == signal.SIGCHLD:
+                    self._reap()
+                elif arrived.number not in (signal.SIGWINCH, signal.SIGCONT):
+                    return Delivery(False, None, True), True
+
+
+def _variables(
+    command: Sequence[str], settings: Settings, folder: str | None
+) -> tuple[dict[bytes, bytes], list[tuple[str, str, str | None]]]:
+    """The command's environment: what puts recorder and handlers into its Pythons, if there is a folder for them."""
+    variables = dict(os.environ)
+    gaps: list[tuple[str, str, str | None]] = []
+    if folder is not None:
+        try:
+            from ftforensics.supervise import injection
+
+            variables, refused = injection.environment(variables, folder, settings.preload, command)
+            gaps = [(gap[0], gap[1], gap[2]) for gap in refused]
+        except Exception as error:  # noqa: BLE001 - a job without our recorder is better than no job
+            variables = {**os.environ, "FTFORENSICS_DIR": folder}
+            gaps = [("injection", f"nothing was put into the job's Pythons: {error}", None)]
+    return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}, gaps
+
+
+def _start_log(place: _Place) -> LogProcess | None:
+    try:
+        return start_log(place.log_path) if place.log_path else None
+    except OSError as error:
+        place.evidence.gap("launcher.log", f"cannot be written: {error.strerror}")
+        return None
+
+
+def _listen(evidence: Evidence) -> proc_events.ProcessEvents | None:
+    try:
+        return proc_events.listen()
+    except OSError as error:
+        evidence.gap(
+            "process events",
+            f"how processes end that others wait for is not seen: {error.strerror}",
+            "run as root, outside a container",
+        )
+        return None
+
+
+def _open_senders(evidence: Evidence) -> Senders | None:
+    try:
+        from ftforensics.supervise.senders import open_tracing
+
+        return open_tracing(lambda why, grant: evidence.gap("trace", why, grant))
+    except Exception as error:  # noqa: BLE001 - evidence that cannot be had is a gap
+        evidence.gap("trace", f"who sends a SIGKILL is not seen: {error}")
+        return None
+
+
+def _open_kernel(evidence: Evidence) -> KernelFollow | None:
+    try:
+        from ftforensics.supervise.kernel_follow import follow_kernel
+
+        return follow_kernel(lambda why, grant: evidence.gap("kmsg", why, grant))
+    except Exception as error:  # noqa: BLE001
+        evidence.gap("kmsg", f"the kernel log is not followed: {error}")
+        return None
+
+
+def _let_go_of_streams(routes: Sequence[Route]) -> None:
+    """What the command closes early must reach whoever waits for its end, or writes to its input. Standard error stays:
+    our verdict goes there. A real terminal is kept to ask for its size."""
+    taken = {number for route in routes for number in route.numbers}
+    streams.occupy(number for number in (0, *((1,) if 1 in taken else ())))
+    for route in routes:
+        if route.terminal is None:
+            os.close(route.real)
+
+
+def _status_members(status: int | None) -> dict[str, Value]:
+    if status is None:
+        return {"status": None, "signal": None, "code": None}
+    killed = os.WIFSIGNALED(status)
+    return {
+        "status": status,
+        "signal": os.WTERMSIG(status) if killed else None,
+        "code": None if killed else os.WEXITSTATUS(status),
+        **({"core": True} if os.WCOREDUMP(status) else {}),
+    }
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _namespace(kind: str) -> int | None:
+    try:
+        return os.stat(f"/proc/self/ns/{kind}").st_ino
+    except OSError:
+        return None
+
+
+def _nspid() -> list[int]:
+    for line in (procfs.read_text("/proc/self/status", 16384) or "").splitlines():
+        if line.startswith("NSpid:"):
+            return [int(word) for word in line.split()[1:]]
+    return []
+
+
+def _quietly(action: Callable[[], None]) -> None:
+    try:
+        action()
+    except Exception:  # noqa: BLE001 - at the end nothing of ours matters more than the job's status
+        return
