@@ -130,3 +130,8 @@ needs_no_huge_pages = _needs(
     and Path("/proc/sys/vm/nr_overcommit_hugepages").read_text().strip() == "0",
     "means nothing where the kernel has reserved huge pages, or has none to map at all",
 )
+
+needs_tracefs = _needs(
+    IS_ROOT and "\ttracefs\n" in Path("/proc/filesystems").read_text(),
+    "needs root and a kernel with tracefs",
+)

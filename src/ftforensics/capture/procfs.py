@@ -49,3 +49,13 @@ def parent(pid: int) -> int | None:
         return None
     fields = stat[stat.rfind(b")") + 2 :].split()
     return int(fields[1]) if len(fields) > 1 else None
+
+
+def thread_group(tid: int) -> int | None:
+    """The process that a thread belongs to: Tgid of /proc/TID/status."""
+    status = read(f"/proc/{tid}/status", 4096) or b""
+    # Names are escaped in this file (man 5 proc_pid_status), so a line cannot be forged.
+    for line in status.split(b"\n"):
+        if line.startswith(b"Tgid:"):
+            return int(line[5:])
+    return None
