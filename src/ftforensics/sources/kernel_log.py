@@ -8,15 +8,17 @@ daemon writes. A log that is empty or begins too late is said in a Gap: it shows
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 
 import msgspec
 
 from ftforensics.host.host import KMSG, Completed, Host, Refusal
 from ftforensics.model.basics import Gap
-from ftforensics.model.kernel import KernelLog
+from ftforensics.model.kernel import KernelEvent, KernelLog, LogLine, OomKill
 from ftforensics.model.moment import Moment
 from ftforensics.parsers.kernel_log import OVERRUN, read_kernel_log
+from ftforensics.parsers.kernel_prefix import ZONE_UNKNOWN
 from ftforensics.sources.identity_here import Identity, read_identity
 
 SOURCE = "kernel log"
@@ -134,7 +136,7 @@ def _elsewhere(wanted: _Wanted) -> str:
 
 
 def _parsed(
-    data: bytes, wanted: _Wanted, *, source: str, path: str, boot_id: str | None, year: int | None
+    data: Iterable[bytes] | bytes, wanted: _Wanted, *, source: str, path: str, boot_id: str | None, year: int | None
 ) -> KernelLog:
     return read_kernel_log(
         data,
@@ -161,7 +163,7 @@ def _kmsg(host: Host, wanted: _Wanted) -> list[_Rung]:
     except Refusal as refusal:
         return [_Rung(gaps=[refusal.gap(SOURCE, _ring_grant(host, wanted, refusal.absent))])]
     overrun = OVERRUN.encode() + b"\n"
-    data = b"".join(overrun if record is None else record for record in ring.records)
+    data = [overrun if record is None else record for record in ring.records]
     log = _parsed(data, wanted, source="kmsg", path=KMSG, boot_id=wanted.boot_id, year=None)
     gaps = []
     if None in ring.records:
@@ -257,7 +259,44 @@ def _file(host: Host, wanted: _Wanted, path: str) -> _Rung | None:
         data = data.partition(b"\n")[2]
     # Lines without a year: those of the file's end are of the year in which it was last written.
     year = time.localtime(written).tm_year
-    return _Rung(_parsed(data, wanted, source="file", path=path, boot_id=None, year=year))
+    log = _parsed(data, wanted, source="file", path=path, boot_id=None, year=year)
+    return _Rung(_in_local_time(log) if host.live else log)
+
+
+def _in_local_time(log: KernelLog) -> KernelLog:
+    """Times that a syslog daemon of this machine wrote without a zone are in this machine's; the parser, which cannot
+    know that, reads them as UTC, right to 14 hours."""
+    return msgspec.structs.replace(
+        log,
+        first=log.first and _local(log.first),
+        last=log.last and _local(log.last),
+        events=[_event_in_local_time(event) for event in log.events],
+    )
+
+
+def _event_in_local_time(event: KernelEvent) -> KernelEvent:
+    if isinstance(event, OomKill):
+        return msgspec.structs.replace(
+            event,
+            line=_line_in_local_time(event.line),
+            header=event.header and _line_in_local_time(event.header),
+            limits=event.limits and _line_in_local_time(event.limits),
+            constraint=event.constraint and _line_in_local_time(event.constraint),
+        )
+    return msgspec.structs.replace(event, line=_line_in_local_time(event.line))
+
+
+def _line_in_local_time(line: LogLine) -> LogLine:
+    return msgspec.structs.replace(line, moment=_local(line.moment))
+
+
+def _local(moment: Moment) -> Moment:
+    if moment.realtime is None or moment.accuracy < ZONE_UNKNOWN:
+        return moment
+    written = datetime.fromtimestamp(moment.realtime, timezone.utc).replace(tzinfo=None)
+    at = written.timestamp()
+    twice = written.replace(fold=1).timestamp() - at  # the hour that the end of summer time repeats
+    return msgspec.structs.replace(moment, realtime=at, accuracy=1.0 + abs(twice))
 
 
 def _rotated(host: Host, path: str) -> list[str]:
