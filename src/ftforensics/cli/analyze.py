@@ -1,4 +1,4 @@
-"""`ftforensics analyze PATH...`: what killed the process, from its crash record or run folder."""
+"""`ftforensics analyze PATH...`: what killed the process, from records, rings, run folders and logs."""
 
 from __future__ import annotations
 
@@ -6,25 +6,34 @@ import argparse
 import os
 import shutil
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ftforensics.model.case import Case
 
 NAME = "analyze"
-HELP = "say what ended a process, from its crash record or run folder"
+HELP = "say what ended a process, from its records, its rings and logs"
 DESCRIPTION = """\
 Say what ended a process, how sure that is and what to change.
 
-PATH is a crash record (*.crash.json) or a run folder with some in it; either is
-recognised by its content. Everything happens on this machine. A record from
-another machine is read too; then no fact of this machine is used."""
+PATH is a crash record (*.crash.json), a recorder ring (*.ring), a run folder, the
+job's output, a kernel log (dmesg, journalctl -k, /var/log), or what sacct,
+kubectl get pod -o json or docker inspect printed; each is recognised by its
+content, in any mix. Everything happens on this machine. Files from another
+machine are read too; then no fact of this machine is used."""
 
 DECIDED, UNDECIDED = 0, 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="crash record or run folder")
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="record, ring, run folder or log")
     parser.add_argument("--json", action="store_true", help="print the report as JSON (schema ftforensics.report/1)")
     parser.add_argument("-v", "--verbose", action="store_true", help="show registers, all threads, handlers, stages")
     parser.add_argument("--pid", type=int, metavar="N", help="only the process with this pid")
     parser.add_argument("--rank", type=int, metavar="N", help="only the process of this rank")
+    parser.add_argument(
+        "--exit-code", type=int, metavar="N", help="how it ended, when no file says: -9 or 137 for SIGKILL"
+    )
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour the verdict")
     parser.add_argument("--output", metavar="FILE", help="write the report there instead of to standard output")
     parser.add_argument("--html", metavar="FILE", help="write a self-contained page there as well")
@@ -36,15 +45,16 @@ def run(options: argparse.Namespace) -> int:
     from ftforensics.cli.progress import Progress
 
     with Progress() as progress:
-        case = gather(options.paths, pid=options.pid, rank=options.rank, progress=progress)
+        case = gather(options.paths, pid=options.pid, rank=options.rank, progress=progress, exit_code=options.exit_code)
         targets = [path for path in (options.output, options.html) if path]
-        _refuse_overwriting(targets, [record.path for record in case.records if record.path])
+        _refuse_overwriting(targets, _inputs(case))
         progress.say("looking at stacks and libraries")
         from ftforensics.cli.analysis import diagnose_case
         from ftforensics.host.host import Host
+        from ftforensics.sources.live import with_live
         from ftforensics.sources.loaded import with_loaded
 
-        case = with_loaded(case, Host())
+        case = with_live(with_loaded(case, Host()), Host())
         diagnosis = diagnose_case(case)
 
     paths = {record.path: record.record for record in case.records}
@@ -75,13 +85,19 @@ def run(options: argparse.Namespace) -> int:
     return UNDECIDED if diagnosis.verdict.confidence == "undecided" else DECIDED
 
 
+def _inputs(case: Case) -> list[str]:
+    paths = [one.path for one in case.records] + [one.path for one in case.rings] + [one.path for one in case.runs]
+    paths += [log.path for log in case.kernel_logs] + [log.path for log in case.launcher_logs]
+    return [path for path in paths if path]
+
+
 def _refuse_overwriting(targets: list[str], records: list[str]) -> None:
     """A record is the only one of its kind: a slip of the pen must not replace it by a report about it."""
     from ftforensics.cli.errors import BadUsage
 
     for target in targets:
         if any(_same(target, record) for record in records):
-            raise BadUsage(f"{target} is the crash record itself", hint="name another file for the report")
+            raise BadUsage(f"{target} is the evidence itself", hint="name another file for the report")
     if len(targets) == 2 and (os.path.realpath(targets[0]) == os.path.realpath(targets[1]) or _same(*targets)):
         raise BadUsage(f"--output and --html both name {targets[0]}", hint="name two files")
 

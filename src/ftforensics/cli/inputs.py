@@ -1,4 +1,4 @@
-"""From the paths a person gives to a Case: finds the crash records, reads them, adds what lies beside them.
+"""From the paths a person gives to a Case: records, rings, runs and logs, and what lies beside them.
 
 What a file is, its content says, never its name. Nothing here waits: a FIFO or a device is refused before it is opened,
 and of a huge file only the beginning is read before it is known to be ours.
@@ -6,42 +6,45 @@ and of a huge file only the beginning is read before it is known to be ours.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
 
 import msgspec
 
 from ftforensics.cli.errors import BadUsage, Failure, UnreadableInput
 from ftforensics.cli.output import complain
 from ftforensics.cli.progress import Progress
+from ftforensics.cli.recognise import HEAD, HELPER_MARK, KNOWN, LOG_HEAD, RECORD_MARK, REPORT_MARK, Kind, recognise
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
-from ftforensics.model.case import Case, CaseRecord
+from ftforensics.model.case import Case, CaseRecord, CaseRing
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.helper_report import HelperReport
+from ftforensics.model.kernel import KernelLog
+from ftforensics.model.launcher import LauncherLog
+from ftforensics.model.notice import Notice
+from ftforensics.model.run import RunEvidence
+from ftforensics.parsers.kernel_log import read_kernel_log
+from ftforensics.parsers.launcher import read_launcher_log
+from ftforensics.parsers.notices import read_notices
+from ftforensics.sources.processes import is_alive
 from ftforensics.wire.helper_report import read_helper_report
 from ftforensics.wire.record import Loss, LossKind, NewerSchema, NotARecord, ReadRecord, read_record
+from ftforensics.wire.ring import NotARing, looks_like_a_ring, read_ring
+from ftforensics.wire.run_evidence import read_run_evidence
 
-HEAD = 4096  # bytes; the first line of a record is shorter than 100
 LARGEST_RECORD = 256 << 20  # bytes; the largest real one seen, 300 threads and 2,000 maps, is under 8 MB
 LARGEST_HELPER = 64 << 20
+LARGEST_DOCUMENT = 64 << 20  # of a scheduler or container; a log is read piece by piece and may have any size
 MOST_FILES = 20_000  # of a folder; a run folder has a few a rank
-
-RECORD_MARK = b'"ftforensics.crash/'
-HELPER_MARK = b'"ftforensics.helper/'
-REPORT_MARK = b'"ftforensics.report/'
-
-# What people hand over by mistake, by its first bytes.
-KNOWN = (
-    (b"\x7fELF", "an ELF file (a core file, program or library)"),
-    (b"\x1f\x8b", "compressed by gzip: unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd: unpack it first"),
-    (b"\xfd7zXZ", "compressed by xz: unpack it first"),
-    (b"PK\x03\x04", "a zip archive: unpack it first"),
-    (b"MDMP", "a minidump"),
-)
+PIECE = 1 << 20
+# In a folder a text counts as a log when it is called like one: it also holds scripts, notes and the data of the job.
+LOG_NAMES = (".log", ".txt", ".out", ".err", ".jsonl")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -52,31 +55,48 @@ class Found(msgspec.Struct, frozen=True):
     oversized: bool = False
 
 
-def gather(paths: Sequence[str], *, pid: int | None, rank: int | None, progress: Progress) -> Case:
+@dataclass
+class _Pile:
+    """What has been read so far. empty: logs without a line; strange: logs in which nothing was known."""
+
+    records: list[Found] = field(default_factory=list)
+    rings: list[CaseRing] = field(default_factory=list)
+    runs: list[RunEvidence] = field(default_factory=list)
+    kernel_logs: list[KernelLog] = field(default_factory=list)
+    launcher_logs: list[LauncherLog] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    strange: list[str] = field(default_factory=list)
+    seen: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def usable(self) -> bool:
+        logs = any(log.events or log.launchers for log in self.launcher_logs)
+        return bool(self.records or self.rings or self.runs or self.kernel_logs or self.notices or logs)
+
+
+def gather(
+    paths: Sequence[str], *, pid: int | None, rank: int | None, progress: Progress, exit_code: int | None = None
+) -> Case:
     """The case in `paths`. What cannot be read is complained about, and is an error only when nothing is left.
 
+    exit_code: how the process ended, as the person says: negative or above 128 for a signal.
     Raises UnreadableInput, or BadUsage when `pid` and `rank` leave nothing.
     """
-    found: list[Found] = []
+    pile = _Pile()
     failures: list[Failure] = []
     for path in paths:
         try:
-            found.extend(_records_at(path, progress))
+            _add_path(path, pile, progress)
         except UnreadableInput as failure:
             failures.append(failure)
-    if not found:
-        for earlier in failures[:-1]:
-            complain(str(earlier))
-        raise failures[-1]
-    for skipped in failures:
-        complain(f"{skipped} (left out)")
-    found = _without_doubles(found)
-    chosen = [one for one in found if _fits(one.reading.record, pid, rank)]
-    if not chosen:
-        raise BadUsage(
-            f"none of the records is of {_wanted(pid, rank)}",
-            hint="there are " + ", ".join(_name(one.reading.record) for one in found[:12]),
-        )
+    _complain(pile, failures)
+    chosen = [one for one in pile.records if _fits(one.reading.record, pid, rank)]
+    rings = [one for one in pile.rings if _ring_fits(one, pid, rank)]
+    texts = pile.runs or pile.kernel_logs or pile.launcher_logs or pile.notices
+    if not chosen and not rings and not texts:
+        names = [_name(one.reading.record) for one in pile.records] + [_ring_name(one) for one in pile.rings]
+        raise BadUsage(f"none of the records is of {_wanted(pid, rank)}", hint="there are " + ", ".join(names[:12]))
     boot_id = _boot_id()
     records = []
     for number, one in enumerate(chosen, 1):
@@ -87,17 +107,202 @@ def gather(paths: Sequence[str], *, pid: int | None, rank: int | None, progress:
             gaps.append(helper)
             helper = None
         records.append(CaseRecord(record=one.reading.record, path=one.path, helper=helper, gaps=gaps))
-    return Case(records=records)
+    return Case(
+        records=records,
+        rings=rings,
+        runs=pile.runs,
+        kernel_logs=pile.kernel_logs,
+        launcher_logs=pile.launcher_logs,
+        notices=pile.notices,
+        given_exit=_as_status(exit_code),
+        given_pid=pid,
+        given_rank=rank,
+        gaps=[Gap(Kind.KERNEL.value, f"{path} holds no line: it excludes nothing") for path in pile.empty],
+    )
 
 
-def _records_at(path: str, progress: Progress) -> list[Found]:
+def _as_status(exit_code: int | None) -> int | None:
+    """A shell says 128+n for signal n, and n is never above 64 (man 1 bash, EXIT STATUS)."""
+    if exit_code is None or exit_code <= 128 or exit_code > 128 + 64:
+        return exit_code
+    return 128 - exit_code
+
+
+def _complain(pile: _Pile, failures: Sequence[Failure]) -> None:
+    if not pile.usable:
+        if pile.launcher_logs or pile.empty:
+            failures = [*failures, *(_nothing_in(path) for path in (*pile.strange, *pile.empty))]
+        for earlier in failures[:-1]:
+            complain(str(earlier))
+        raise failures[-1]
+    for skipped in failures:
+        complain(f"{skipped} (left out)")
+
+
+def _nothing_in(path: str) -> UnreadableInput:
+    if os.path.isfile(path) and os.stat(path).st_size < HEAD and not _head(path).strip(b" \t\r\n\0"):
+        hint = "the process was ended before it could write; look for another *.crash.json beside it"
+        return UnreadableInput(f"{path}: the file is empty", hint=hint)
+    return UnreadableInput(
+        f"{path}: nothing in it is known: no launcher's, kernel's or scheduler's line about a process that ended",
+        hint="give a crash record, a ring, a run folder, the job's output or a kernel log",
+    )
+
+
+def _add_path(path: str, pile: _Pile, progress: Progress) -> None:
     try:
         status = os.stat(path)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
     if stat.S_ISDIR(status.st_mode):
-        return _records_in(path, progress)
-    return [_record_in(path)]
+        _add_folder(path, pile, progress)
+    elif not stat.S_ISREG(status.st_mode):
+        _contents(path)  # says what it is instead
+    elif (status.st_dev, status.st_ino) not in pile.seen:  # the same file twice, or a file and its folder
+        pile.seen.add((status.st_dev, status.st_ino))
+        _add_file(path, recognise(_head(path), status.st_size), pile, progress)
+
+
+def _add_file(path: str, kind: Kind, pile: _Pile, progress: Progress) -> None:
+    if kind is Kind.RING:
+        pile.rings.append(_ring_in(path))
+    elif kind is Kind.RUN:
+        run = read_run_evidence(_contents(path)[1], path)
+        pile.runs.append(run)
+        pile.kernel_logs += _kernel_of(run)
+    elif kind is Kind.KERNEL:
+        with _log_of(path, progress) as pieces:
+            pile.kernel_logs.append(read_kernel_log(pieces, path=path))
+        pile.notices += _notices_in(path)
+    elif kind is Kind.JSON:
+        notices = _notices_in(path)
+        if notices:
+            pile.notices += notices
+        else:
+            pile.records.append(_record_in(path))
+    elif kind is Kind.LOG and not path.endswith(".crash.json"):
+        with _log_of(path, progress) as pieces:
+            log = read_launcher_log(pieces, path=path)
+        pile.launcher_logs.append(log)
+        notices = _notices_in(path)
+        pile.notices += notices
+        if not (log.events or log.launchers or notices):
+            pile.strange.append(path)
+    elif kind is Kind.BLANK and not path.endswith(".json"):
+        pile.empty.append(path)
+    else:
+        pile.records.append(_record_in(path))
+
+
+def _add_folder(folder: str, pile: _Pile, progress: Progress) -> None:
+    """Everything of ours in a run folder, and its logs. What else lies there is passed over in silence."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for _, entry in zip(range(MOST_FILES), entries, strict=False))
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+    refused: list[Failure] = []
+    for number, name in enumerate(names, 1):
+        progress.say(f"looking through {folder}: {number} of {len(names)}")
+        path = os.path.join(folder, name)
+        kind = _kind_in_folder(path, name)
+        if kind is None:
+            continue
+        try:
+            _add_path(path, pile, progress)
+        except UnreadableInput as failure:
+            refused.append(failure)
+    for skipped in refused if pile.usable else refused[:-1]:
+        complain(f"{skipped} (left out)")
+    if pile.usable:
+        return
+    if refused:
+        raise refused[-1]
+    raise UnreadableInput(
+        f"{folder}: no crash record, ring or known log in this folder", hint=_folder_hint(folder, names)
+    )
+
+
+def _kind_in_folder(path: str, name: str) -> Kind | None:
+    """None: not for us. A file named like a record that is empty or cut in its first line counts: it will be told."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        kind = recognise(_head(path), status.st_size)
+    except (OSError, UnreadableInput):
+        return Kind.RECORD if name.endswith(".crash.json") else None
+    if kind in (Kind.RECORD, Kind.RING, Kind.RUN) or name.endswith(".crash.json"):
+        return kind
+    if kind in (Kind.KERNEL, Kind.LOG, Kind.BLANK) and name.endswith(LOG_NAMES):
+        return kind
+    return Kind.JSON if kind is Kind.JSON and name.endswith(".json") and _notices_in(path) else None
+
+
+def _head(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with open(descriptor, "rb") as stream:
+            return stream.read(LOG_HEAD)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+@contextlib.contextmanager
+def _log_of(path: str, progress: Progress) -> Iterator[Iterator[bytes]]:
+    """A log piece by piece, whatever its size."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    with open(descriptor, "rb") as stream:
+        yield _pieces(path, stream, progress)
+
+
+def _pieces(path: str, stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
+    done, size = 0, max(os.fstat(stream.fileno()).st_size, 1)
+    while True:
+        try:
+            piece = stream.read(PIECE)
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        if not piece:
+            return
+        done += len(piece)
+        if size > 32 * PIECE:
+            progress.say(f"reading {path}: {done * 100 // size} %")
+        yield piece
+
+
+def _notices_in(path: str) -> list[Notice]:
+    """Of the whole file, or of the end of a large one: a scheduler speaks last."""
+    try:
+        with open(path, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > LARGEST_DOCUMENT:
+                stream.seek(size - LARGEST_DOCUMENT)
+            return read_notices(stream.read(LARGEST_DOCUMENT), path)
+    except OSError:
+        return []
+
+
+def _ring_in(path: str) -> CaseRing:
+    ring = read_ring(_contents(path)[1], os.path.basename(path))
+    if isinstance(ring, NotARing):
+        raise UnreadableInput(f"{path}: {ring.message}", hint="look for another *.ring beside it")
+    process = ring.process
+    alive = is_alive(Host(), process.pid, process.start_ticks, process.boot_id, process.pid_namespace)
+    return CaseRing(ring=ring, path=path, alive=bool(alive))
+
+
+def _kernel_of(run: RunEvidence) -> list[KernelLog]:
+    """The kernel's lines that `run` saw go by, as a log of that boot."""
+    started = run.started
+    if started is None or not started.kernel_log:
+        return []
+    data = "\n".join(line.record for line in run.kernel).encode()
+    log = read_kernel_log(data, source="kmsg", path=run.path, boot_id=started.boot_id, host=started.host)
+    return [log]
 
 
 def _record_in(path: str) -> Found:
@@ -124,7 +329,7 @@ def _contents(path: str) -> tuple[bytes, bytes, bool]:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise UnreadableInput(f"{path} is not a file")
             head = stream.read(HEAD) or b""
-            if status.st_size > HEAD and not _may_be_ours(head):
+            if status.st_size > HEAD and not (_may_be_ours(head) or looks_like_a_ring(head)):
                 return head, head, False
             data = head + stream.read(LARGEST_RECORD - len(head))
             return head, data, bool(stream.read(1))
@@ -136,50 +341,10 @@ def _may_be_ours(head: bytes) -> bool:
     return b"ftforensics" in head or (RECORD_MARK not in head and head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"))
 
 
-def _records_in(folder: str, progress: Progress) -> list[Found]:
-    """Every record in a run folder. Its other files (rings, logs, reports) are passed over in silence."""
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for _, entry in zip(range(MOST_FILES), entries, strict=False))
-    except OSError as error:
-        raise _unreadable(folder, error) from None
-    found: list[Found] = []
-    refused: list[Failure] = []
-    for number, name in enumerate(names, 1):
-        progress.say(f"looking through {folder}: {number} of {len(names)}")
-        path = os.path.join(folder, name)
-        if not _looks_like_record(path, name):
-            continue
-        try:
-            found.append(_record_in(path))
-        except UnreadableInput as failure:
-            refused.append(failure)
-    for skipped in refused if found else refused[:-1]:
-        complain(f"{skipped} (left out)")
-    if found:
-        return found
-    if refused:
-        raise refused[-1]
-    raise UnreadableInput(f"{folder}: no crash record in this folder", hint=_folder_hint(folder, names))
-
-
-def _looks_like_record(path: str, name: str) -> bool:
-    """By content. A file named like a record that is empty or cut in its first line counts: it will be told about."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with open(descriptor, "rb") as stream:
-            head = stream.read(HEAD)
-    except OSError:
-        return name.endswith(".crash.json")
-    return RECORD_MARK in head or name.endswith(".crash.json")
-
-
 def _folder_hint(folder: str, names: Sequence[str]) -> str:
     if not names:
         return "it is empty: a run that ends well leaves nothing"
-    runs = [name for name in names if _has_record(os.path.join(folder, name))]
+    runs = [name for name in names if _is_run_folder(os.path.join(folder, name))]
     if not runs:
         return "a run that ends well leaves none; a killed process cannot write one"
     # Together they would be taken for one run, with the wrong root.
@@ -188,27 +353,13 @@ def _folder_hint(folder: str, names: Sequence[str]) -> str:
     return f"try {os.path.join(folder, newest)}{others}"
 
 
-def _has_record(folder: str) -> bool:
+def _is_run_folder(path: str) -> bool:
     try:
-        return os.path.isdir(folder) and any(name.endswith(".crash.json") for name in os.listdir(folder))
+        return os.path.isdir(path) and any(
+            name.endswith((".crash.json", ".ring", ".jsonl")) for name in os.listdir(path)
+        )
     except OSError:
         return False
-
-
-def _without_doubles(found: Sequence[Found]) -> list[Found]:
-    """The same file given twice, or a file and its folder, is one record."""
-    seen: set[tuple[int, int]] = set()
-    kept = []
-    for one in found:
-        try:
-            status = os.stat(one.path)
-        except OSError:
-            kept.append(one)
-            continue
-        if (status.st_dev, status.st_ino) not in seen:
-            seen.add((status.st_dev, status.st_ino))
-            kept.append(one)
-    return kept
 
 
 def _helper_of(found: Found) -> HelperReport | Gap | None:
@@ -246,6 +397,18 @@ def _fits(record: CrashRecord, pid: int | None, rank: int | None) -> bool:
     if pid is not None and (process is None or pid not in (process.pid, *process.nspid)):
         return False
     return rank is None or (job is not None and job.rank == rank)
+
+
+def _ring_fits(one: CaseRing, pid: int | None, rank: int | None) -> bool:
+    process = one.ring.process
+    if pid is not None and pid not in (process.pid, *process.nspid):
+        return False
+    return rank is None or process.rank == rank
+
+
+def _ring_name(one: CaseRing) -> str:
+    process = one.ring.process
+    return f"rank {process.rank} (pid {process.pid})" if process.rank is not None else f"pid {process.pid}"
 
 
 def _wanted(pid: int | None, rank: int | None) -> str:

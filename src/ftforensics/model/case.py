@@ -59,7 +59,8 @@ class CaseRing(msgspec.Struct, frozen=True):
 
 class Case(msgspec.Struct, frozen=True):
     """Everything that was collected. readings: counters read now, only for input of this machine's present boot.
-    given_exit: the wait status that the person gave (`--exit-code`), as -signal or code; given_pid: `--pid`.
+    given_exit: the wait status that the person gave (`--exit-code`), as -signal or code; given_pid, given_rank:
+    `--pid`, `--rank`.
     boot_id, host, booted: of this machine, for live sources; booted: seconds since the epoch."""
 
     records: list[CaseRecord] = []
@@ -71,6 +72,7 @@ class Case(msgspec.Struct, frozen=True):
     readings: list[Reading] = []
     given_exit: int | None = None
     given_pid: int | None = None
+    given_rank: int | None = None
     boot_id: str | None = None
     host: str | None = None
     booted: float | None = None

@@ -200,7 +200,7 @@ def test_output_never_replaces_the_record(run: Run, record: Path, example: bytes
     for target in (record, tmp_path / "link"):
         shown = run("analyze", record, "--output", target)
         assert shown.status == 2
-        assert "the crash record itself" in shown.complaint
+        assert "the evidence itself" in shown.complaint
     assert record.read_bytes() == example
 
 

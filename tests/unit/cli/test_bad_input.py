@@ -109,7 +109,7 @@ def test_a_folder_without_records(run: Run, tmp_path: Path) -> None:
     (tmp_path / "launcher.log").write_text("hello")
     shown = run("analyze", tmp_path)
     assert shown.status == 2
-    assert "no crash record in this folder" in shown.complaint
+    assert "no crash record, ring or known log in this folder" in shown.complaint
 
 
 def test_a_folder_of_run_folders_names_the_newest(run: Run, tmp_path: Path, example: bytes) -> None:

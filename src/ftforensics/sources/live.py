@@ -1,0 +1,153 @@
+"""Adds what this machine can still say about a case: its kernel log, counters, journal, scheduler.
+
+Only where the case is of this machine's present boot (counters: of the same container too), and only where somebody
+ended without a word: a crash record says itself how its process ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ftforensics.host.host import Host
+from ftforensics.model.basics import Gap
+from ftforensics.model.case import Case, CaseRing
+from ftforensics.model.kernel import KernelLog
+from ftforensics.model.notice import Notice
+from ftforensics.model.reading import Reading
+from ftforensics.sources.counters import read_counters
+from ftforensics.sources.identity_here import Identity, read_identity, same_boot, same_machine
+from ftforensics.sources.journal import read_journal
+from ftforensics.sources.kernel_log import read_kernel_logs
+from ftforensics.sources.slurm import read_slurm_accounting
+
+BEFORE = 10.0  # seconds before the last sign of life that a log must reach back
+UNTIL = 120.0  # seconds after it in which somebody may have spoken about the end
+
+
+class _Subject(msgspec.Struct, frozen=True):
+    """One origin of evidence. last: seconds since the epoch of the last sign of life."""
+
+    boot_id: str | None
+    host: str | None
+    container: str | None
+    cgroup: list[str]
+    last: float | None
+    environment: list[str]
+
+
+def with_live(case: Case, host: Host) -> Case:
+    """The case with this machine's own evidence and the gaps of asking for it. Takes up to a minute where commands
+    hang; nothing at all when every process of the case left a record."""
+    subjects = list(_subjects(case))
+    identity = read_identity(host)
+    case = msgspec.structs.replace(case, boot_id=identity.boot_id, host=identity.host, booted=_booted(host))
+    if not subjects:
+        return _said_why(case)
+    logs: list[KernelLog] = []
+    gaps: list[Gap] = []
+    notices: list[Notice] = []
+    here = [one for one in subjects if same_boot(identity, one.boot_id, one.host) is None]
+    for one in subjects:
+        if one not in here and (gap := same_boot(identity, one.boot_id, one.host)) is not None:
+            gaps.append(gap)
+    restarted = [one for one in subjects if one not in here and one.boot_id and one.host == identity.host]
+    for group in (here, restarted):
+        if group:
+            found, refused = read_kernel_logs(host, boot_id=group[0].boot_id, since=_since(group))
+            logs += found
+            gaps += refused
+    if here:
+        since = _since(here)
+        until = max((one.last for one in here if one.last is not None), default=host.now()) + UNTIL
+        said, refused = read_journal(host, since if since is not None else host.now() - 3600, min(until, host.now()))
+        notices += said
+        gaps += refused
+    readings = _readings(here, identity, host, gaps)
+    notices += _slurm(subjects, host, gaps)
+    return msgspec.structs.replace(
+        case,
+        kernel_logs=[*case.kernel_logs, *logs],
+        notices=[*case.notices, *notices],
+        readings=[*case.readings, *readings],
+        gaps=list(dict.fromkeys([*case.gaps, *gaps])),
+    )
+
+
+def _booted(host: Host) -> float | None:
+    """Seconds since the epoch; a time that the machine was suspended since makes it too late."""
+    now = host.moment()
+    return now.realtime - now.monotonic if now.realtime is not None and now.monotonic is not None else None
+
+
+def _said_why(case: Case) -> Case:
+    """Texts alone name no boot: nothing that is true here now says anything about them."""
+    if case.records or case.rings or case.runs or not (case.launcher_logs or case.kernel_logs):
+        return case
+    gap = Gap("this machine", "the logs name no boot, so they may be another machine's; nothing live of it was used")
+    return msgspec.structs.replace(case, gaps=[*case.gaps, gap])
+
+
+def _subjects(case: Case) -> Iterator[_Subject]:
+    recorded = {(one.record.process.pid, one.record.process.start_ticks) for one in case.records if one.record.process}
+    for one in case.rings:
+        process = one.ring.process
+        if one.alive or one.ring.end.how is not None or (process.pid, process.start_ticks) in recorded:
+            continue
+        last = _wall(one)
+        yield _Subject(process.boot_id, process.host, process.container, process.cgroup, last, [])
+    for run in case.runs:
+        started = run.started
+        if started is None or not any(died.signal is not None or died.code for died in run.died):
+            continue
+        last = run.ended.clocks.realtime if run.ended is not None else started.clocks.realtime
+        yield _Subject(
+            started.boot_id, started.host, started.container, started.cgroup, last, list(started.environment)
+        )
+
+
+def _wall(one: CaseRing) -> float | None:
+    if one.ring.last is None or not one.ring.clocks:
+        return None
+    pair = one.ring.clocks[-1]
+    return pair.realtime + (one.ring.last - pair.monotonic)
+
+
+def _since(subjects: Sequence[_Subject]) -> float | None:
+    known = [one.last for one in subjects if one.last is not None]
+    return min(known) - BEFORE if known else None
+
+
+def _readings(here: Sequence[_Subject], identity: Identity, host: Host, gaps: list[Gap]) -> list[Reading]:
+    readings = []
+    asked: list[list[str]] = []
+    for one in here:
+        if one.cgroup in asked:
+            continue
+        asked.append(one.cgroup)
+        elsewhere = same_machine(identity, one.boot_id, one.host, one.container)
+        # The machine's own counters are shared by all containers; a group's path means something in its own only.
+        lines = one.cgroup if elsewhere is None else []
+        moment = msgspec.structs.replace(host.moment(), boot_id=identity.boot_id)
+        reading, refused = read_counters(host, lines, moment)
+        readings.append(msgspec.structs.replace(reading, locator="read now"))
+        gaps += [elsewhere] if elsewhere is not None else refused
+    return readings
+
+
+def _slurm(subjects: Sequence[_Subject], host: Host, gaps: list[Gap]) -> list[Notice]:
+    jobs: dict[str, str | None] = {}
+    for one in subjects:
+        values = dict(pair.split("=", 1) for pair in one.environment if "=" in pair)
+        job = values.get("SLURM_JOB_ID") or values.get("SLURM_JOBID")
+        if job:
+            jobs[job] = values.get("SLURM_STEP_ID")
+    found: list[Notice] = []
+    for job, step in jobs.items():
+        said = read_slurm_accounting(host, job, step)
+        if isinstance(said, Gap):
+            gaps.append(said)
+        else:
+            found += said
+    return found
