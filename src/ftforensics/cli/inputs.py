@@ -360,6 +360,7 @@ def _is_run_folder(path: str) -> bool:
         )
     except OSError:
         return False
+    return any(name.endswith((".crash.json", ".ring", ".jsonl")) for name in names)
 
 
 def _helper_of(found: Found) -> HelperReport | Gap | None:
