@@ -355,9 +355,7 @@ def _folder_hint(folder: str, names: Sequence[str]) -> str:
 
 def _is_run_folder(path: str) -> bool:
     try:
-        return os.path.isdir(path) and any(
-            name.endswith((".crash.json", ".ring", ".jsonl")) for name in os.listdir(path)
-        )
+        names = os.listdir(path) if os.path.isdir(path) else []
     except OSError:
         return False
     return any(name.endswith((".crash.json", ".ring", ".jsonl")) for name in names)
