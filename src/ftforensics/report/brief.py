@@ -1,20 +1,24 @@
-"""Five lines for a dying process's stderr, printed by the crash reporter before the process is gone.
+"""Five lines for stderr: by the crash reporter before the process is gone, by `run` where stderr is no terminal.
 
 Imports neither rich nor a template engine: it runs while a crash waits.
 """
 
 from __future__ import annotations
 
-from ftforensics.model.diagnosis import Diagnosis, ProcessReport
-from ftforensics.report.escape import shortened
+from ftforensics.model.diagnosis import Confidence, Diagnosis, ProcessReport
+from ftforensics.report import memory
+from ftforensics.report.escape import printable, shortened
 from ftforensics.report.frames import line_of
 from ftforensics.report.phrases import (
     analyze_command,
     circumstances,
     confidence_word,
     ending,
+    finding_of_verdict,
     innermost_python,
+    killed_for_memory,
     next_step,
+    place_of,
     root,
     summary,
     who,
@@ -24,21 +28,43 @@ PREFIX = "ftforensics: "
 LONGEST = 160  # characters a line, the paths of the last one excepted: a log collector wraps or cuts longer ones
 
 
-def brief(diagnosis: Diagnosis, record_path: str) -> list[str]:
-    """Exactly five lines without line feeds: what and how sure, who and when, where, what now, the record's path."""
+def brief(diagnosis: Diagnosis, path: str) -> list[str]:
+    """Exactly five lines without line feeds: what and how sure, who and when, where or what was seen, what now, where
+    more is. path: of the record or run folder."""
     process = root(diagnosis)
     step = next_step(diagnosis)
-    decided = diagnosis.verdict.confidence != "undecided"
+    decided = not _undecided(diagnosis)
     lines = [
         f"{summary(diagnosis)} [{confidence_word(diagnosis)}]",
         "  "
         + (f"{who(process)} " + ", ".join([ending(process), *circumstances(process)]) if process else "which one?"),
-        "  at " + (where(process) if process else "an unknown place"),
+        "  " + seen(diagnosis),
         f"  {'fix' if decided and diagnosis.remedies else 'next'}: {step}" if step else "  no remedy is known for this",
     ]
     lines = [shortened(line, LONGEST - len(PREFIX)) for line in lines]
-    lines.append(f"  more: {analyze_command(record_path)}")
+    lines.append(f"  more: {analyze_command(path)}")
     return [PREFIX + line for line in lines]
+
+
+def seen(diagnosis: Diagnosis) -> str:
+    """The line that says most: the place of a fault, the memory of a kill, else the first piece of evidence."""
+    process = root(diagnosis)
+    if process is not None and (process.stack or process.record):
+        return f"at {where(process)}"
+    if process is not None and process.memory is not None and (killed_for_memory(diagnosis) or _undecided(diagnosis)):
+        return f"memory: {memory.in_short(process.memory)}"
+    finding = finding_of_verdict(diagnosis)
+    if finding is not None and finding.supports:
+        cite = finding.supports[0]
+        return f"because: {printable(cite.text)} ({place_of(cite)})"
+    possible = next((one for one in diagnosis.hypotheses if one.confidence is not Confidence.RULED_OUT), None)
+    if possible is not None:
+        return f"possible: {printable(possible.cause)}, {printable(possible.summary)}"
+    return "at an unknown place: nothing of its end was recorded"
+
+
+def _undecided(diagnosis: Diagnosis) -> bool:
+    return diagnosis.verdict.confidence == "undecided"
 
 
 def where(process: ProcessReport) -> str:

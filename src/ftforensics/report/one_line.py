@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.report.escape import printable
-from ftforensics.report.phrases import analyze_command, ending, root, who
+from ftforensics.report.phrases import analyze_command, fate, root, who_in_short
 
 
 def render(diagnosis: Diagnosis, folder: str) -> str:
-    """As "ftforensics: rank 3 (pid 7) died of SIGSEGV, native-fault (likely), in forward; ftforensics analyze DIR".
+    """As "ftforensics: rank 3 killed by the kernel, cgroup-oom (proven), in save; ftforensics analyze DIR".
 
     No line feed at the end. folder: what `analyze` is to be given.
     """
@@ -16,7 +16,7 @@ def render(diagnosis: Diagnosis, folder: str) -> str:
     cause = printable(verdict.cause) if verdict.cause else "cause not known"
     process = root(diagnosis)
     parts = [
-        f"{who(process)} {ending(process)}" if process else "a process ended",
+        f"{who_in_short(process)} {fate(diagnosis)}" if process else "a process ended",
         f"{cause} ({printable(verdict.confidence)})",
     ]
     if process and process.phase:

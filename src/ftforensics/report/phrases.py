@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from ftforensics.causes.blame import is_library_code
+from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.model.basics import Cite
+from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis, Finding, Frame, ProcessReport, Remedy, SignalHandler
 from ftforensics.parsers.cxx_name import bare_name, short_name
 from ftforensics.report.escape import printable
 from ftforensics.report.frames import line_of
+
+# These end a process for what it did itself; every other signal was somebody's decision.
+FAULTS = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS"})
+KILLERS = {
+    "cgroup-oom": "the kernel",
+    "ancestor-cgroup-oom": "the kernel",
+    "host-oom": "the kernel",
+    "numa-oom": "the kernel",
+    "oom-group-kill": "the kernel",
+    "cpu-time-limit": "the kernel",
+    "systemd-oomd": "systemd-oomd",
+    "earlyoom": "earlyoom",
+    "ray-memory-monitor": "Ray's memory monitor",
+    "kubernetes-eviction": "Kubernetes",
+}
 
 
 def confidence_word(diagnosis: Diagnosis) -> str:
@@ -21,6 +38,13 @@ def confidence_word(diagnosis: Diagnosis) -> str:
 
 def summary(diagnosis: Diagnosis) -> str:
     return printable(diagnosis.verdict.summary) or "What ended the process is not known."
+
+
+def who_in_short(process: ProcessReport) -> str:
+    """As "rank 3"; with pid and host where there is no rank."""
+    if process.rank is not None and process.worker_of is None:
+        return f"rank {process.rank}"
+    return who(process)
 
 
 def who(process: ProcessReport) -> str:
@@ -65,12 +89,56 @@ def clock(seconds: float) -> str:
 
 
 def ending(process: ProcessReport) -> str:
-    """As "died of SIGSEGV"."""
-    if process.exit.signal:
-        return f"died of {printable(process.exit.signal)}"
+    """As "died of SIGSEGV", "killed by SIGKILL", "ended by SIGTERM", "ended unseen"."""
+    signal = process.exit.signal
+    if signal:
+        verb = "killed by" if signal == "SIGKILL" else "died of" if signal in FAULTS else "ended by"
+        return f"{verb} {printable(signal)}"
     if process.exit.code is not None:
         return f"exited with status {process.exit.code}"
-    return "ended"
+    if process.alive:
+        return "still running"
+    if process.last_second is not None and process.last_second.end == "exit":
+        return "exited, with a status that nobody saw"
+    # A ring that stops is no proof of a kill.
+    return "ended unseen" if process.ring is not None and process.record is None else "ended"
+
+
+def fate(diagnosis: Diagnosis) -> str | None:
+    """How the first process ended, by whom where that is decided: "killed by the kernel"."""
+    process = root(diagnosis)
+    if process is None:
+        return None
+    decided = diagnosis.verdict.confidence != "undecided"
+    killer = KILLERS.get(diagnosis.verdict.cause or "") if decided else None
+    return f"killed by {killer}" if killer else ending(process)
+
+
+def killed_for_memory(diagnosis: Diagnosis) -> bool:
+    """Is the verdict one of those that the last minute of memory belongs to?"""
+    cause = find_cause(diagnosis.verdict.cause) if diagnosis.verdict.cause else None
+    return cause is not None and cause.family == "memory" and cause.kind is Kind.KILLER
+
+
+def has_fault(diagnosis: Diagnosis) -> bool:
+    """Is there a place where the first process died: a stack, or what the hardware did?"""
+    process = root(diagnosis)
+    if process is not None and (process.stack or process.record):
+        return True
+    return diagnosis.verdict.mechanism not in (None, "", "killed", "sent-by-process")
+
+
+def record_of_root(diagnosis: Diagnosis, records: Sequence[CrashRecord]) -> CrashRecord | None:
+    """records: those of the processes that left one, in the order of the processes."""
+    process = root(diagnosis)
+    return records[0] if records and (process is None or process.record is not None) else None
+
+
+def with_records(
+    diagnosis: Diagnosis, records: Sequence[CrashRecord]
+) -> list[tuple[CrashRecord, ProcessReport | None]]:
+    left = [process for process in diagnosis.processes if process.record is not None]
+    return [(record, left[index] if index < len(left) else None) for index, record in enumerate(records)]
 
 
 def place_of(cite: Cite) -> str:

@@ -18,10 +18,19 @@ from rich.console import Console
 from rich.text import Text
 
 from ftforensics.causes.blame import is_library_code
+from ftforensics.causes.sizes import size_text, time_text
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.crash import CrashRecord
-from ftforensics.model.diagnosis import Confidence, Diagnosis, Finding, Frame, ProcessReport, ThreadStack
-from ftforensics.report import details
+from ftforensics.model.diagnosis import (
+    Confidence,
+    Diagnosis,
+    Finding,
+    Frame,
+    MemoryHistory,
+    ProcessReport,
+    ThreadStack,
+)
+from ftforensics.report import details, fates, memory, plot, ring
 from ftforensics.report.escape import printable, shortened
 from ftforensics.report.frames import Line, folded, line_of
 from ftforensics.report.phrases import (
@@ -31,12 +40,16 @@ from ftforensics.report.phrases import (
     confidence_word,
     ending,
     finding_of_verdict,
+    has_fault,
+    killed_for_memory,
     next_step,
     place_of,
+    record_of_root,
     root,
     summary,
     thefts,
     who,
+    with_records,
 )
 
 NARROWEST = 40
@@ -44,28 +57,38 @@ WIDEST = 118  # longer lines are hard to read, however wide the window is
 LABEL = 10  # columns of "Against", "Not seen", ...
 MOST_FRAMES = 14  # of a stack, without verbose
 MOST_CITES = 8  # of a finding, without verbose
+MOST_ATTEMPTS = 4  # the latest, without verbose
+ROOMY, WIDE, HIGH_WINDOW = 60, 100, 40  # columns, columns and lines from which a plot has several rows
+MIDDLE, TALL = 4, 8  # rows of it
 COLOURS = {"PROVEN": "bold green", "LIKELY": "bold yellow", "UNDECIDED": "bold magenta"}
 
 
 class View(msgspec.Struct, frozen=True):
-    """width: columns of the terminal; colour: may the verdict be coloured; path: what `analyze` was given, for the
-    last line; verbose: show the numbers."""
+    """width, height: columns and lines of the terminal, height None when it is none; colour: may the verdict be
+    coloured; path: what `analyze` was given, for the last line; verbose: show the numbers; ascii: draw without block
+    characters, because the output's encoding has none (`plot.drawable`)."""
 
     width: int = 80
     colour: bool = False
     verbose: bool = False
     path: str | None = None
+    height: int | None = None
+    ascii: bool = False
 
 
 def render(diagnosis: Diagnosis, view: View, records: Sequence[CrashRecord] = ()) -> str:
-    """The whole report, with a final line feed. records: the crash records it was made from, root first; they
-    supply what verbose shows and the last words of the process."""
+    """The whole report, with a final line feed. records: the crash records it was made from, in the order of the
+    processes that left one; they supply what verbose shows and the last words of the process."""
     page = Page(view)
     _head(page, diagnosis)
     _where_it_died(page, diagnosis, records)
     _evidence(page, diagnosis)
+    _last_minute(page, diagnosis)
+    _last_second(page, diagnosis)
     _why(page, diagnosis)
+    _consequences(page, diagnosis)
     _other_processes(page, diagnosis)
+    _attempts(page, diagnosis)
     _not_seen(page, diagnosis)
     if view.verbose:
         _numbers(page, diagnosis, records)
@@ -135,7 +158,7 @@ class Page:
         elif cell_len(text) + cell_len(right) + 3 <= self.wide:
             self.line(self.edge(text, right))
         else:
-            self.line(text)
+            self.hanging("", text)
             self.hanging("  ", right)
 
     def command(self, first: str, text: str) -> None:
@@ -161,22 +184,22 @@ def _head(page: Page, diagnosis: Diagnosis) -> None:
         page.hanging("  ", ", ".join([who(process), *circumstances(process)]))
     decided = diagnosis.verdict.confidence != "undecided"
     step = next_step(diagnosis)
-    if decided and diagnosis.remedies:
+    if diagnosis.remedies:
         remedy = diagnosis.remedies[0]
-        page.hanging("  Fix: ", printable(remedy.text))
+        page.hanging("  Fix: " if decided else "  Cheapest next step: ", printable(remedy.text))
         if remedy.command:
             page.command("       ", printable(remedy.command))
     elif step:
-        page.hanging("  Next: ", step)
+        page.hanging("  Cheapest next step: ", step)
     else:
-        page.line("  No remedy is known for this; the evidence follows.")
+        page.hanging("  ", "No remedy is known for this; the evidence follows.")
 
 
 def _where_it_died(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -> None:
     process = root(diagnosis)
-    record = records[0] if records else None
+    record = record_of_root(diagnosis, records)
     mechanism = printable(diagnosis.verdict.mechanism or "")
-    if not (mechanism or record or (process and process.stack)):
+    if not record and not has_fault(diagnosis):
         return
     signal = details.signal_line(record.signal, record.process) if record and record.signal else ""
     shown = ", ".join(part for part in (mechanism, signal) if part)
@@ -256,10 +279,10 @@ def _evidence(page: Page, diagnosis: Diagnosis) -> None:
     decided = diagnosis.verdict.confidence != "undecided"
     page.blank()
     if finding:
-        _cites(page, "For", finding.supports)
+        _cites(page, "For" if decided else "Known", finding.supports)
         if finding.against:
             _cites(page, "Against", finding.against)
-        else:
+        elif decided:
             page.line(f"{'Against':<{LABEL}}nothing found")
     elif decided and diagnosis.verdict.cause:
         page.line(f"{'For':<{LABEL}}no single line says it; see what was seen below")
@@ -305,8 +328,83 @@ def _why(page: Page, diagnosis: Diagnosis) -> None:
         _cites(page, "For", why.supports)
 
 
+def _last_minute(page: Page, diagnosis: Diagnosis) -> None:
+    process = root(diagnosis)
+    history = process.memory if process else None
+    if process is None or history is None or not (page.view.verbose or _memory_matters(diagnosis)):
+        return
+    page.heading(memory.title(history), printable(history.quantity))
+    if scale := plot.scale_of(history):
+        _plot(page, history, scale)
+    for sentence in memory.sentences(history, len(history.holders) if page.view.verbose else memory.MOST_HOLDERS):
+        page.hanging("  ", sentence)
+    if age := memory.last_sample(history):
+        page.hanging("  ", age, right=printable((history.ring or "").rpartition("/")[2]))
+
+
+def _memory_matters(diagnosis: Diagnosis) -> bool:
+    """It was killed for memory, or may have been; a fault has its own place to look at."""
+    return killed_for_memory(diagnosis) or (diagnosis.verdict.confidence == "undecided" and not has_fault(diagnosis))
+
+
+def _plot(page: Page, history: MemoryHistory, scale: plot.Scale) -> None:
+    """One row beside its words, or several below a line for the limit."""
+    left, right = f"-{time_text(scale.span)}", "0"
+    top = f"{'limit' if scale.limited else 'top'} {size_text(scale.top)}"
+    view = page.view
+    if page.wide < ROOMY and not view.verbose:
+        height = 1
+    else:
+        height = TALL if view.verbose else MIDDLE if (view.height or 0) >= HIGH_WINDOW and view.width >= WIDE else 1
+    if height == 1:
+        beside = f" {right}  {plot.PLAIN_LINE[-1] if view.ascii else plot.BLOCKS[-1]} = {top}"
+        width = page.wide - 2 - len(left) - 1 - len(beside)
+        page.line(f"  {left} {plot.rows(history.points, scale, width, 1, ascii=view.ascii)[0]}{beside}")
+        return
+    margin = max(len(top), len(left)) + 3
+    width = page.wide - margin
+    mark = (plot.PLAIN_LIMIT_MARK if view.ascii else plot.LIMIT_MARK) * width
+    page.line(f"  {top:>{margin - 3}} {mark if scale.limited else ''}")
+    for row in plot.rows(history.points, scale, width, height, ascii=view.ascii):
+        page.line(" " * margin + row)
+    page.line(" " * margin + left + " " * (width - len(left) - len(right)) + right)
+
+
+def _last_second(page: Page, diagnosis: Diagnosis) -> None:
+    process = root(diagnosis)
+    last = process.last_second if process else None
+    if process is None or last is None:
+        return
+    unseen = not process.exit.signal and process.exit.code is None and not process.record
+    if not (page.view.verbose or unseen or killed_for_memory(diagnosis)):
+        return
+    page.heading("The last second", "group: usage of the memory group")
+    for first, rest in ring.lines(process, last, page.wide):
+        if rest:
+            page.hanging(first, rest)
+        else:
+            page.line(first)
+
+
+def _consequences(page: Page, diagnosis: Diagnosis) -> None:
+    found = fates.consequences(diagnosis)
+    if not found:
+        return
+    page.heading("The other deaths are consequences" if not fates.others(diagnosis) else "Deaths that are consequences")
+    column = min(max(cell_len(fate.who) for fate in found) + 3, page.wide // 2)
+    for fate in found:
+        first = f"  {fate.who}" + " " * max(column - cell_len(fate.who), 2)
+        if cell_len(first) > page.wide * 2 // 3:
+            page.hanging("  ", f"{fate.who}: {fate.how}")
+        else:
+            page.hanging(first, fate.how)
+        if page.view.verbose and len(fate.members) > 1:
+            for process in fate.members:
+                page.hanging("    ", f"{who(process)}{fates.later([process], root(diagnosis))}")
+
+
 def _other_processes(page: Page, diagnosis: Diagnosis) -> None:
-    others = diagnosis.processes[1:]
+    others = fates.others(diagnosis)
     if not others:
         return
     page.heading("The other processes")
@@ -323,6 +421,16 @@ def _other_processes(page: Page, diagnosis: Diagnosis) -> None:
             page.hanging("  ", f"{who(process)} {how}{later}", right=printable(role))
         if len(members) > len(shown):
             page.line(f"  ... {len(members) - len(shown)} more that {how} ({printable(role)})")
+
+
+def _attempts(page: Page, diagnosis: Diagnosis) -> None:
+    if not diagnosis.attempts:
+        return
+    page.heading("Attempts")
+    for attempt in diagnosis.attempts if page.view.verbose else diagnosis.attempts[-MOST_ATTEMPTS:]:
+        page.hanging("  - ", printable(attempt))
+    if not page.view.verbose and len(diagnosis.attempts) > MOST_ATTEMPTS:
+        page.line(f"  ... {len(diagnosis.attempts) - MOST_ATTEMPTS} earlier ones; -v shows all")
 
 
 def _not_seen(page: Page, diagnosis: Diagnosis) -> None:
@@ -374,10 +482,9 @@ def _numbers(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -
         for event in diagnosis.timeline:
             place = place_of(event.cite) if event.cite else ""
             page.hanging(f"  {clock(event.at)}  ", printable(event.text), right=place)
-    for number, record in enumerate(records):
+    for number, (record, process) in enumerate(with_records(diagnosis, records)):
         if len(records) > 1:
             page.heading(f"Record {number + 1} of {len(records)}")
-        process = diagnosis.processes[number] if number < len(diagnosis.processes) else None
         for heading, lines in details.sections(record, process):
             page.heading(heading)
             for line in lines:

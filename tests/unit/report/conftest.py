@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from ftforensics.model.basics import Address, Cite, Gap
 from ftforensics.model.diagnosis import (
     Confidence,
+    CurvePoint,
     Diagnosis,
     Event,
     Exit,
     Finding,
     Frame,
+    Holder,
+    LastEvent,
+    LastSample,
+    LastSecond,
+    MemoryHistory,
     ProcessReport,
     Remedy,
     SignalHandler,
@@ -123,6 +130,220 @@ def build(text: str = "plain", **changed: object) -> Diagnosis:
         "timeline": [Event(1764434400.5, f"SIGSEGV {text}", cite)],
     }
     return Diagnosis(**{**values, **changed})  # type: ignore[arg-type]
+
+
+GIB = 1 << 30
+
+
+def history(text: str = "") -> MemoryHistory:
+    """Thirteen seconds flat, then 1 GiB a second up to the limit of 64 GiB; a sample every quarter of a second."""
+    points = [
+        CurvePoint(before=60 - n / 4 + 0.064, used=int((15.8 + max(n / 4 - 13, 0) * 48.1 / 47) * GIB))
+        for n in range(4 * 60 + 1)
+    ]
+    return MemoryHistory(
+        quantity=f"memory of /slurm/job_4411{text}",
+        points=points,
+        limit=64 * GIB,
+        limit_of=f"/slurm/job_4411{text}",
+        growth=48.1 / 47 * GIB,
+        since=47.064,
+        until=0.064,
+        started_at=int(15.8 * GIB),
+        used=int(63.9 * GIB),
+        last_age=0.064,
+        ranks=8,
+        rising=8,
+        holders=[
+            Holder(18033, f"python{text}", int(8.1 * GIB), 3, Cite("kmsg", "51234.10", f"python{text}")),
+            Holder(77, f"other{text}", 5 * GIB),
+            Holder(18030, "python", 4 * GIB, 0),
+            Holder(18031, "python", 3 * GIB, 1),
+        ],
+        ring=f"ftforensics/4411/gpu-07-rank3{text}.ring",
+        trend="rising",
+        page_cache=3 * GIB,
+        full=63.9 / 64,
+    )
+
+
+def last_second_of_ring(text: str = "") -> LastSecond:
+    samples = [
+        LastSample(
+            before=0.064 + n / 10,
+            rss_anon=int((8 - n / 40) * GIB),
+            rss_file=200 << 20,
+            rss_shmem=0,
+            usage=int((63.9 - n / 10) * GIB),
+            available=int(400.25 * GIB),
+        )
+        for n in range(10, -1, -1)
+    ]
+    events = [
+        LastEvent(47.0, "phase", f"save_checkpoint{text}"),
+        LastEvent(2.0, "step", f"500{text}"),
+        LastEvent(0.5, "note", f"shard 7{text}"),
+        LastEvent(0.31, "signal", f"SIGTERM{text}", f"pid 17987 (torchrun{text})"),
+    ]
+    return LastSecond(samples, events)
+
+
+def killed(text: str = "", **changed: object) -> Diagnosis:
+    """Rank 3 of 8 is killed for memory while it saves; torchrun ends the rest."""
+    kernel = Cite(
+        "kmsg",
+        f"51234.10{text}",
+        f"Memory cgroup out of memory: Killed process 18033 (python{text}) anon-rss 61.2 GiB; limit of /slurm/job_4411",
+    )
+    counter = Cite("cgroup", "memory.events", f"oom_kill 0 -> 1 in this job's own group{text}")
+    victim = ProcessReport(
+        host="gpu-07",
+        pid=18033,
+        rank=3,
+        worker_of=None,
+        exit=Exit(signal="SIGKILL"),
+        role="root",
+        phase=f"save_checkpoint{text}",
+        step=500,
+        time=1764434531.25,
+        memory=history(text),
+        last_second=last_second_of_ring(text),
+        ring=f"ftforensics/4411/gpu-07-rank3{text}.ring",
+        comm=f"python{text}",
+    )
+    rest = [
+        ProcessReport(
+            host="gpu-07",
+            pid=18030 + rank,
+            rank=rank,
+            worker_of=None,
+            exit=Exit(signal="SIGTERM"),
+            role="collateral",
+            time=1764434533.15,
+            by=f"17987 (torchrun{text})",
+        )
+        for rank in (0, 1, 2, 4, 5, 6, 7)
+    ]
+    workers = [
+        ProcessReport("gpu-07", 19000 + n, 0, 18030, Exit(signal="SIGKILL"), "collateral", time=1764434533.25 + n)
+        for n in range(4)
+    ]
+    values: dict[str, object] = {
+        "verdict": Verdict(
+            "failed",
+            "cgroup-oom",
+            "cgroup-oom",
+            "proven",
+            f"Killed by the kernel: the job's own memory limit was reached{text}.",
+            "killed",
+            [Why("checkpoint-clone-per-rank", Confidence.LIKELY, [Cite("crash", "argv", f"8 ranks x 13.5 GB{text}")])],
+        ),
+        "hypotheses": [
+            Finding("cgroup-oom", Confidence.PROVEN, f"it is{text}", [kernel, counter]),
+            Finding("host-oom", Confidence.RULED_OUT, f"vmstat oom_kill did not change{text}", against=[counter]),
+        ],
+        "processes": [victim, *rest, *workers],
+        "attempts": [f"attempt 1: rank 3 killed by the kernel, cgroup-oom (proven){text}"],
+        "remedies": [Remedy(f"ZeRO-3, or save on one rank only{text}"), Remedy(f"Request 136 GiB{text}")],
+        "gaps": [Gap("tracefs", f"not armed{text}", f"needs root{text}")],
+    }
+    return Diagnosis(**{**values, **changed})  # type: ignore[arg-type]
+
+
+def unexplained(text: str = "") -> Diagnosis:
+    """SIGKILL in a container, with a kernel log that nobody may read."""
+    died = Cite("launcher", "launcher.log:12", f"DataLoader worker (pid 438) is killed by signal: Killed{text}")
+    vmstat = Cite("vmstat", "oom_kill", f"3 before and after{text}")
+    process = ProcessReport(
+        host=None,
+        pid=438,
+        rank=None,
+        worker_of=None,
+        exit=Exit(signal="SIGKILL"),
+        role="root",
+        time=1764434531.25,
+        memory=history(text),
+        last_second=last_second_of_ring(text),
+        ring=f"x{text}.ring",
+    )
+    return Diagnosis(
+        verdict=Verdict(
+            "failed",
+            "killed-unknown",
+            "killed-unknown",
+            "undecided",
+            f"Killed by SIGKILL; who sent it is not known{text}.",
+            "killed",
+        ),
+        hypotheses=[
+            Finding("killed-unknown", Confidence.POSSIBLE, f"x{text}", [died]),
+            Finding("cgroup-oom", Confidence.POSSIBLE, f"usage 91 % at the last sample, rising 1.1 GiB/s{text}"),
+            Finding("host-oom", Confidence.RULED_OUT, f"/proc/vmstat oom_kill did not change{text}", against=[vmstat]),
+        ],
+        processes=[process],
+        remedies=[
+            Remedy(
+                f"Look at the kernel log on the node{text}",
+                f'journalctl -k --since "14:02" | grep -i killed {text}',
+                settles=True,
+            ),
+            Remedy(f"Run under ftforensics run as root{text}"),
+        ],
+        gaps=[Gap("kmsg", f"not readable in this container{text}", f"run the collector on the node{text}")],
+    )
+
+
+def ring_alone(text: str = "", *, alive: bool = False) -> Diagnosis:
+    """A ring that stops, and nothing else."""
+    last = last_second_of_ring(text)
+    process = ProcessReport(
+        host="gpu-07",
+        pid=18033,
+        rank=None,
+        worker_of=None,
+        exit=Exit(),
+        role="unknown",
+        memory=msgspec.structs.replace(history(text), last_age=None),
+        last_second=LastSecond(last.samples, last.events, from_end=False, recorder=f"no space{text}"),
+        ring=f"x{text}.ring",
+        alive=alive,
+    )
+    return Diagnosis(Verdict("unknown", None, None, "undecided", f"It ended unseen{text}."), processes=[process])
+
+
+MAKERS: dict[str, Callable[[str], Diagnosis]] = {
+    "fault": build,
+    "killed": killed,
+    "unexplained": unexplained,
+    "ring": ring_alone,
+}
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS.keys())
+def make_any(request: pytest.FixtureRequest) -> Callable[[str], Diagnosis]:
+    """Each kind of diagnosis that has a look of its own."""
+    maker: Callable[[str], Diagnosis] = request.param
+    return maker
+
+
+@pytest.fixture
+def make_killed() -> Callable[..., Diagnosis]:
+    return killed
+
+
+@pytest.fixture
+def make_unexplained() -> Callable[..., Diagnosis]:
+    return unexplained
+
+
+@pytest.fixture
+def make_ring_alone() -> Callable[..., Diagnosis]:
+    return ring_alone
+
+
+@pytest.fixture
+def make_history() -> Callable[..., MemoryHistory]:
+    return history
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis, Verdict
 from ftforensics.report.html import render
@@ -58,24 +60,55 @@ def test_it_says_what_the_terminal_says(diagnosis: Diagnosis, root: Path) -> Non
 
 
 def test_hostile_text_makes_no_tag_and_no_control_character(
-    make_diagnosis: Make, hostile: str, dangerous: list[str], root: Path
+    make_any: Make, hostile: str, dangerous: list[str], root: Path
 ) -> None:
-    page = render(make_diagnosis(hostile), [record_of(root)])
+    page = render(make_any(hostile), [record_of(root)])
     assert not [character for character in dangerous if character in page]
-    plain = Tags(render(make_diagnosis("plain"), [record_of(root)])).seen
+    plain = Tags(render(make_any("plain"), [record_of(root)])).seen
     assert [tag for tag, _ in Tags(page).seen] == [tag for tag, _ in plain]
 
 
-def test_quotes_do_not_leave_an_attribute(make_diagnosis: Make) -> None:
-    page = render(make_diagnosis('" onmouseover="alert(1)" x=\''))
+def test_quotes_do_not_leave_an_attribute(make_any: Make) -> None:
+    page = render(make_any('" onmouseover="alert(1)" x=\''))
     assert not [attributes for _, attributes in Tags(page).seen if "onmouseover" in attributes]
 
 
-def test_nothing_is_fetched_and_nothing_runs(diagnosis: Diagnosis, root: Path) -> None:
-    tags = Tags(render(diagnosis, [record_of(root)])).seen
+def test_nothing_is_fetched_and_nothing_runs(make_any: Make, root: Path) -> None:
+    tags = Tags(render(make_any(""), [record_of(root)])).seen
     assert not {tag for tag, _ in tags} & {"script", "img", "link", "iframe", "object", "form", "a"}
     assert not [attributes for _, attributes in tags if {"src", "href"} & set(attributes)]
 
 
 def test_an_empty_diagnosis_is_a_page() -> None:
     assert "UNDECIDED" in render(Diagnosis(Verdict("unknown", None, None, "undecided", "")))
+
+
+def test_a_kill_has_a_curve_and_no_place_where_it_died(make_killed: Make) -> None:
+    page = render(make_killed())
+    text = words(page)
+    for piece in (
+        "The last minute: memory of /slurm/job_4411",
+        "limit 64 GiB",
+        "grew 1.0 GiB/s for 47 s, from 15.8 GiB to 63.9 GiB; 8 of 8 ranks grew together",
+        "last sample 64 ms before the end",
+        "largest: rank 3 (pid 18033) 8.1 GiB",
+        "SIGTERM from pid 17987 (torchrun)",
+        "ranks 0-2, 4-7 ended by SIGTERM from 17987 (torchrun), 1.9 s later",
+        "attempt 1: rank 3 killed by the kernel",
+    ):
+        assert piece in text, piece
+    assert "Where it died" not in text
+    lines = [attributes["points"] for tag, attributes in Tags(page).seen if tag == "polyline"]
+    assert len(lines) == 1 and lines[0] is not None
+    points = [tuple(map(float, pair.split(","))) for pair in lines[0].split()]
+    assert all(0 <= x <= 600 and 0 <= y <= 120 for x, y in points)
+    assert points[0][1] == pytest.approx(120 * (1 - 15.8 / 64), abs=0.1)
+    assert points[-1] == (pytest.approx(599.4, abs=0.1), pytest.approx(0.2, abs=0.1))
+
+
+def test_undecided_shows_what_is_known_possible_and_excluded(make_unexplained: Make) -> None:
+    text = words(render(make_unexplained()))
+    order = ["UNDECIDED", "Cheapest next step:", "Known", "Possible cgroup-oom", "Excluded host-oom", "Not seen kmsg"]
+    positions = [text.find(piece) for piece in order]
+    assert positions == sorted(positions) and -1 not in positions
+    assert "nothing found" not in text

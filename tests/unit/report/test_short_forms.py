@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import msgspec
+
 from ftforensics.model.diagnosis import Diagnosis, Verdict
 from ftforensics.report import one_line
 from ftforensics.report.brief import brief
@@ -15,9 +17,39 @@ Make = Callable[..., Diagnosis]
 
 def test_one_line(diagnosis: Diagnosis) -> None:
     line = one_line.render(diagnosis, "ftforensics/4411")
-    assert line.startswith("ftforensics: rank 0 (pid 4242)")
-    assert "native-fault (likely)" in line
-    assert line.endswith("; ftforensics analyze ftforensics/4411")
+    assert line == (
+        "ftforensics: rank 0 died of SIGSEGV, native-fault (likely), in save plain; "
+        "ftforensics analyze ftforensics/4411"
+    )
+
+
+def test_one_line_of_a_kill_names_the_killer(make_killed: Make, make_unexplained: Make) -> None:
+    assert one_line.render(make_killed(), "ftforensics/4411") == (
+        "ftforensics: rank 3 killed by the kernel, cgroup-oom (proven), in save_checkpoint; "
+        "ftforensics analyze ftforensics/4411"
+    )
+    assert one_line.render(make_unexplained(), "x.ring") == (
+        "ftforensics: pid 438 killed by SIGKILL, killed-unknown (undecided); ftforensics analyze x.ring"
+    )
+
+
+def test_brief_of_a_kill_says_how_memory_stood(make_killed: Make, make_unexplained: Make) -> None:
+    lines = brief(make_killed(), "ftforensics/4411")
+    assert lines[0].endswith("the job's own memory limit was reached. [PROVEN]")
+    assert "rank 3 (pid 18033) on gpu-07 killed by SIGKILL, in save_checkpoint, step 500" in lines[1]
+    assert lines[2] == (
+        "ftforensics:   memory: 63.9 GiB of 64 GiB in use (99.8 %); grew 1.0 GiB/s for 47 s, "
+        "from 15.8 GiB to 63.9 GiB; largest: rank 3 (pid 18033) 8.1 GiB"
+    )
+    assert lines[3].startswith("ftforensics:   fix: ZeRO-3")
+    assert brief(make_unexplained(), "x")[3].startswith("ftforensics:   next: Look at the kernel log on the node")
+
+
+def test_brief_of_a_kill_without_memory_gives_its_evidence(make_killed: Make) -> None:
+    diagnosis = make_killed()
+    bare = msgspec.structs.replace(diagnosis.processes[0], memory=None, last_second=None)
+    line = brief(msgspec.structs.replace(diagnosis, processes=[bare]), "x")[2]
+    assert line.startswith("ftforensics:   because: Memory cgroup out of memory: Killed process 18033 (python)")
 
 
 def test_brief_is_five_lines_that_end_with_the_record(diagnosis: Diagnosis) -> None:
@@ -40,8 +72,8 @@ def test_undecided_gives_a_next_step_not_a_fix(undecided: Diagnosis) -> None:
     assert "cause not known (undecided)" in one_line.render(undecided, "/x")
 
 
-def test_hostile_text_does_nothing(make_diagnosis: Make, hostile: str, dangerous: list[str]) -> None:
-    diagnosis = make_diagnosis(hostile)
+def test_hostile_text_does_nothing(make_any: Make, hostile: str, dangerous: list[str]) -> None:
+    diagnosis = make_any(hostile)
     lines = [*brief(diagnosis, f"/x/{hostile}"), one_line.render(diagnosis, hostile)]
     assert len(lines) == 6
     for line in lines:
