@@ -78,7 +78,7 @@ def senders(death: Death) -> Iterator[SentMatch]:
 def is_own(death: Death, sent: SentMatch) -> bool:
     """Did the process send it to itself?"""
     sender = sent.sent.sender_pid if sent.sent.sender_pid is not None else sent.sent.sender_tid
-    return sender in (death.host_pids or [death.pid])
+    return sent.sender_role == "self" or sender in (death.host_pids or (death.pid,))
 
 
 def sent_by_kernel(death: Death) -> SentMatch | None:
@@ -110,12 +110,13 @@ def strength(tie: Tie, against: list[Cite]) -> Confidence:
 _ORDER = (Confidence.PROVEN, Confidence.LIKELY, Confidence.POSSIBLE, Confidence.RULED_OUT)
 
 
+def rank_of(confidence: Confidence) -> int:
+    """0 is the strongest."""
+    return _ORDER.index(confidence)
+
+
 def weaker(one: Confidence, other: Confidence) -> Confidence:
-    return max(one, other, key=_ORDER.index)
-
-
-def stronger(one: Confidence, other: Confidence) -> Confidence:
-    return min(one, other, key=_ORDER.index)
+    return max(one, other, key=rank_of)
 
 
 def process_text(comm: str | None, pid: int | None, uid: int | None = None) -> str:

@@ -68,7 +68,10 @@ def pressures(death: Death) -> list[Pressure]:
         return []
     found = []
     for index, group in enumerate(reading.groups):
-        one = _of_group(death, reading, group, index == 0)
+        # A reading that another process made starts with that one's group.
+        if death.groups and group.path not in death.groups:
+            continue
+        one = _of_group(death, reading, group, group.path == death.groups[0] if death.groups else index == 0)
         if one is not None:
             found.append(one)
     machine = _of_machine(death, reading)
@@ -77,22 +80,11 @@ def pressures(death: Death) -> list[Pressure]:
     return sorted(found, key=lambda one: one.fraction, reverse=True)
 
 
-def limit_of(death: Death) -> int | None:
-    """The own group's limit, bytes."""
-    reading = death.last_reading or _from_ring(death.ring)
-    return _real(reading.groups[0].limit) if reading is not None and reading.groups else None
-
-
 def has_no_limit(death: Death) -> bool:
     """Is it known that no group above the process, nor its own, has a limit?"""
     reading = death.last_reading or _from_ring(death.ring)
-    groups = reading.groups if reading is not None else []
+    groups = [one for one in (reading.groups if reading else []) if not death.groups or one.path in death.groups]
     return bool(groups) and all(_real(group.limit) is None for group in groups)
-
-
-def growth(death: Death) -> float | None:
-    """Bytes a second of the own group, else of the process itself, over the last seconds of the recorder."""
-    return _trend(death.ring, _usage) or _trend(death.ring, _anon)
 
 
 def _from_ring(ring: Ring | None) -> Reading | None:
@@ -158,10 +150,6 @@ def _real(limit: int | None) -> int | None:
 
 def _usage(sample: FastSample) -> int | None:
     return sample.usage
-
-
-def _anon(sample: FastSample) -> int | None:
-    return sample.rss_anon
 
 
 def _available(sample: FastSample) -> int | None:

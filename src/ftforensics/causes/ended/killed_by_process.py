@@ -46,6 +46,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ftforensics.causes.authority import acts_for, named_by_kernel
 from ftforensics.causes.ending import (
     SI_TKILL,
     SI_USER,
@@ -70,23 +71,8 @@ from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.KILLER
-# Who sends for a living, and whose own words then say why. Names as the kernel shows them, cut at 15 bytes.
-_AGENTS = (
-    ("earlyoom", None),
-    ("systemd-oomd", None),
-    ("raylet", "ray"),
-    ("slurmstepd", "slurm"),
-    ("slurmd", "slurm"),
-    ("containerd-shim", "kubernetes"),
-    ("containerd-shim", "docker"),
-    ("dockerd", "docker"),
-    ("runc", "docker"),
-    ("runc", "kubernetes"),
-    ("crun", "kubernetes"),
-    ("conmon", "kubernetes"),
-    ("kubelet", "kubernetes"),
-    ("systemd", "systemd"),
-)
+# Daemons that kill for want of memory, and for nothing else.
+_DAEMONS = ("earlyoom", "systemd-oomd")
 _PATIENCE = 120.0  # seconds between a polite SIGTERM and the SIGKILL of who lost patience
 _ROLES = {
     "parent": "its parent process, ",
@@ -145,15 +131,15 @@ def _is_explained(death: Death, sent: SentMatch) -> bool:
         return True
     if sent.sender_role == "parent" and death.parent_died is not None:
         return True
-    names = [authority for comm, authority in _AGENTS if sent.sent.sender_comm == comm]
-    said = {one.notice.authority for one in death.notices if one.match.tie is not Tie.WEAK}
-    return any(name is None or name in said for name in names)
+    if sent.sent.sender_comm in _DAEMONS:
+        return True
+    return any(acts_for(sent, one.notice.authority) for one in death.notices if one.match.tie is not Tie.WEAK)
 
 
 def _by_trace(death: Death, sent: SentMatch) -> Finding:
     name = signal_name(sent.sent.signal)
     sender = process_text(sent.sent.sender_comm, sent.sent.sender_pid or sent.sent.sender_tid)
-    against = [*sent.match.against, *_killed_otherwise(death)]
+    against = [*sent.match.against, *named_by_kernel(death)]
     return Finding(
         cause="killed-by-process",
         confidence=strength(sent.match.tie, against),
@@ -188,12 +174,13 @@ def _by_recorder(death: Death, seen: SignalMatch) -> Iterator[Finding]:
     outside = f"a process outside this pid namespace (uid {sender.uid})"
     who = process_text(seen.sender_comm, sender.pid, sender.uid) if sender.pid else outside
     same = seen.signal.number == signal_of(death)
-    against = _killed_otherwise(death)
+    against = named_by_kernel(death)
     confidence = Confidence.PROVEN
     if not same:
         confidence = Confidence.LIKELY if is_unseen(death) else Confidence.POSSIBLE
     # With another si_code the sender may write any pid; 0 names nobody.
-    if code not in (SI_USER, SI_TKILL) or sender.pid == 0 or against or death.given:
+    unwatched = all(cite.source == "ring" for cite in death.ending)
+    if code not in (SI_USER, SI_TKILL) or sender.pid == 0 or against or death.given or unwatched:
         confidence = weaker(confidence, Confidence.LIKELY)
     ended = f"{name} was sent by {_ROLES.get(seen.sender_role or '', '')}{who}"
     yield Finding(
@@ -204,11 +191,6 @@ def _by_recorder(death: Death, seen: SignalMatch) -> Iterator[Finding]:
         against=against,
         remedies=_about(who),
     )
-
-
-def _killed_otherwise(death: Death) -> list[Cite]:
-    """The kernel's line of an OOM kill that names this process."""
-    return [one.cite for one in death.oom if one.match.tie in (Tie.EXACT, Tie.TEXT) and not one.kill.line.forgeable]
 
 
 def _about(sender: str) -> list[Remedy]:
