@@ -216,6 +216,9 @@ def _add_folder(folder: str, pile: _Pile, progress: Progress) -> None:
         complain(f"{skipped} (left out)")
     if pile.usable:
         return
+    pile.strange.clear()  # one line is enough
+    pile.empty.clear()
+    pile.launcher_logs.clear()
     if refused:
         raise refused[-1]
     raise UnreadableInput(
