@@ -135,3 +135,4 @@ needs_tracefs = _needs(
     IS_ROOT and "\ttracefs\n" in Path("/proc/filesystems").read_text(),
     "needs root and a kernel with tracefs",
 )
+needs_kmsg = _needs(IS_ROOT and Path("/dev/kmsg").exists(), "needs root and /dev/kmsg")

@@ -230,7 +230,8 @@ def test_the_parents_death_signal_names_the_parent(trace: Senders) -> None:
 @needs_unshare
 def test_pids_are_the_initial_namespaces(trace: Senders) -> None:
     """Inside, the victim is some small number; the trace says the number that this namespace knows it by."""
-    script = "sleep 60 & until grep -q sleep /proc/$!/comm; do :; done; echo ready; read go; kill -9 $!; wait $!; echo done; read go"
+    script = "sleep 60 & until grep -q sleep /proc/$!/comm; do :; done; echo ready; read go; "
+    script += "kill -9 $!; wait $!; echo done; read go"
     inside = subprocess.Popen(
         ["unshare", "-p", "-f", "--mount-proc", "sh", "-c", script],
         stdin=subprocess.PIPE,
