@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from ftforensics.model.diagnosis import Diagnosis
+    from ftforensics.supervise.supervisor import Outcome
 
 NAME = "run"
 HELP = "run a job; when it dies, say what ended it"
@@ -12,7 +22,13 @@ same exit status. When it ends badly, what was seen is kept in the run folder
 and judged; the report goes to standard error. A run that ends well prints
 nothing and leaves nothing."""
 
-DEADLINE = 30  # seconds for everything after the command's end
+DEADLINE = 30.0  # seconds for the judgement, after the command's end
+
+Say = Callable[[str], None]
+
+
+class _Enough(BaseException):
+    """The deadline, or a signal: a BaseException, so that no `except Exception` on the way swallows it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,28 +36,135 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-preload", action="store_true", help="do not add our library to LD_PRELOAD")
     parser.add_argument("--no-trace", action="store_true", help="do not follow the kernel log and signal senders")
     parser.add_argument("--no-log", action="store_true", help="keep no launcher.log; the job gets our own streams")
-    parser.add_argument("--on-failure", metavar="CMD", help="shell command to run after a failure, see docs/run.md")
+    parser.add_argument("--on-failure", metavar="CMD", help="shell command to run when the job has ended badly")
     parser.add_argument("--quiet", action="store_true", help="no report and no remarks on standard error")
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the job, after --")
 
 
 def run(options: argparse.Namespace) -> int:
     from ftforensics.cli.errors import BadUsage
-    from ftforensics.supervise.supervisor import Settings, supervise
+    from ftforensics.cli.output import complain
 
     command: list[str] = options.command
     if command[:1] == ["--"]:
         command = command[1:]
     if not command:
         raise BadUsage("no command to run", hint="ftforensics run -- torchrun --nproc_per_node 8 train.py")
-    settings = Settings(options.dir, not options.no_preload, not options.no_trace, not options.no_log)
-    outcome = supervise(command, settings, (lambda _: None) if options.quiet else _say)
-    from ftforensics.supervise import ending
+    say: Say = (lambda _: None) if options.quiet else complain
+    outcome = _supervised(command, options, say)
+    if outcome.status != 0 and outcome.folder is not None:
+        _after(outcome, options, say)
+    from ftforensics.supervise.ending import end_like
 
-    return ending.end_like(outcome.status)
+    return end_like(outcome.status)
 
 
-def _say(text: str) -> None:
-    from ftforensics.cli.output import complain
+def _supervised(command: list[str], options: argparse.Namespace, say: Say) -> Outcome:
+    from ftforensics.supervise import child
 
-    complain(text)
+    found = child.surroundings()
+    try:
+        from ftforensics.supervise.supervisor import Settings, supervise
+
+        settings = Settings(options.dir, not options.no_preload, not options.no_trace, not options.no_log)
+        return supervise(command, settings, say)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a training run must not fail for want of its witness
+        say(f"the job runs without us: {type(error).__name__}: {error}")
+        child.become(command, os.environb, {}, found)
+
+
+def _after(outcome: Outcome, options: argparse.Namespace, say: Say) -> None:
+    """Judge and tell, within the deadline. A signal, and any fault of ours, ends this and nothing else."""
+    try:
+        _let_signals_end_this()
+        signal.setitimer(signal.ITIMER_REAL, DEADLINE)
+        told = {"FTFORENSICS_FOLDER": outcome.folder or ""}
+        if not outcome.interrupted:
+            told.update(_judged(outcome, options.quiet, say))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if options.on_failure:
+            from ftforensics.supervise.on_failure import run_on_failure
+
+            wrong = run_on_failure(options.on_failure, told)
+            if wrong:
+                say(f"the command given with --on-failure {wrong}")
+    except _Enough as enough:
+        say(f"{enough}; the evidence is kept: ftforensics analyze {outcome.folder}")
+    except Exception as error:  # noqa: BLE001
+        say(f"{type(error).__name__}: {error}; the evidence is kept: ftforensics analyze {outcome.folder}")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _let_signals_end_this() -> None:
+    from ftforensics.supervise.supervisor import PASSED_ON
+
+    def enough(number: int, _frame: FrameType | None) -> NoReturn:
+        late = number == signal.SIGALRM
+        raise _Enough(f"no report within {DEADLINE:g} s" if late else f"interrupted by {signal.Signals(number).name}")
+
+    for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, enough)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda *_: None)  # the job's; it is gone. A handler, unlike "ignore", ends at an exec
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*PASSED_ON, signal.SIGALRM, signal.SIGWINCH, signal.SIGCHLD])
+
+
+def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
+    """Diagnose the folder, write the reports into it, tell the person. Returns what --on-failure is told."""
+    folder = outcome.folder or "."
+    try:
+        from ftforensics.cli.analysis import diagnose_case
+        from ftforensics.cli.inputs import gather
+        from ftforensics.cli.output import write_file
+        from ftforensics.cli.progress import Progress
+        from ftforensics.host.host import Host
+        from ftforensics.report import html, json, one_line
+        from ftforensics.sources.live import with_live
+        from ftforensics.sources.loaded import with_loaded
+    except ImportError as error:
+        # Installed with --no-deps beside a training stack: the judgement is made elsewhere.
+        say(f"the evidence is kept, and {error.name or 'a package'} is missing to judge it here")
+        say(f"where ftforensics is installed with its dependencies: ftforensics analyze {folder}")
+        return {}
+    with Progress() as progress:
+        case = gather([folder], pid=None, rank=None, progress=progress)
+        diagnosis = diagnose_case(with_live(with_loaded(case, Host()), Host()))
+    records = [record.record for record in case.records]
+    report = os.path.join(folder, f"{outcome.prefix}report.json")
+    write_file(report, json.render(diagnosis))
+    write_file(os.path.join(folder, f"{outcome.prefix}report.html"), html.render(diagnosis, records))
+    if not quiet:
+        _tell(diagnosis, folder)
+    return {
+        "FTFORENSICS_REPORT": report,
+        "FTFORENSICS_VERDICT": one_line.render(diagnosis, folder),
+        "FTFORENSICS_CAUSE": diagnosis.verdict.cause or "",
+        "FTFORENSICS_CONFIDENCE": diagnosis.verdict.confidence,
+    }
+
+
+def _tell(diagnosis: Diagnosis, folder: str) -> None:
+    """The whole report where somebody looks, five lines where a log is written."""
+    from ftforensics.cli.spawned import tell
+
+    if not _is_terminal():
+        from ftforensics.report.brief import brief
+
+        tell(brief(diagnosis, folder))
+        return
+    import shutil
+
+    from ftforensics.report import terminal
+
+    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size().columns
+    tell(terminal.render(diagnosis, terminal.View(width=width, colour=colour, path=folder)).rstrip("\n").split("\n"))
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # closed
+        return False

@@ -50,16 +50,17 @@ def start(
     started, starting = os.pipe()  # close-on-exec: end of file is success
     pid = os.fork()
     if pid == 0:
-        _become(command, environ, streams, found)
+        become(command, environ, streams, found)
     os.close(starting)
     os.read(started, 1)
     os.close(started)
     return pid
 
 
-def _become(
+def become(
     command: Sequence[str], environ: Mapping[bytes, bytes], streams: Mapping[int, int | None], found: Surroundings
 ) -> NoReturn:
+    """Turn this process into the command, or end with 126 or 127."""
     status = NOT_EXECUTABLE
     try:
         for number, source in streams.items():

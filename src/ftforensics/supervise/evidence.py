@@ -6,8 +6,10 @@ writing. A full disk costs lines, never the job.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ftforensics.capture.identity import json_text
@@ -36,6 +38,9 @@ class Evidence:
         if path is not None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._fd = os.open(path, flags, 0o600)
+            # Held for life: whoever can take it knows that this supervisor is gone. Some file systems have no locks.
+            with suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.path = path
 
     def write(self, kind: str, members: Mapping[str, Value], at: float | None = None) -> None:

@@ -9,7 +9,9 @@ import os
 import select
 import signal
 import time
+import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftforensics.capture import VERSION, environment, procfs
@@ -20,8 +22,10 @@ from ftforensics.supervise.copier import Copier, Delivery, start_copier
 from ftforensics.supervise.descendants import Descendants, Process
 from ftforensics.supervise.evidence import NAME as EVIDENCE_NAME
 from ftforensics.supervise.evidence import SCHEMA, Evidence, clocks
+from ftforensics.supervise.lasting import passing_file_system
 from ftforensics.supervise.launcher_log import NAME as LOG_NAME
 from ftforensics.supervise.launcher_log import LogProcess, start_log
+from ftforensics.supervise.previous import previous_attempt
 from ftforensics.supervise.streams import Route
 from ftforensics.supervise.witness import start_witness
 
@@ -45,7 +49,8 @@ _WITNESS_PATIENCE = 0.05  # seconds between the same signal here and at the witn
 _ARM_AFTER = 0.02  # tracing takes 90 ms to arm: not for a command that is over by then
 _LOOK_EVERY = 1.0  # seconds; longer where a look costs much
 _LOOK_SHARE = 0.004  # of one core
-_SETTLE = 0.3  # after a bad end the kernel's log and trace are listened to for so long
+_SETTLE = 0.3  # after a death by a signal the kernel's log and trace are listened to for so long
+_FAREWELL = 0.3  # seconds that our helpers have to be gone
 _COUNTS_PER_SECOND = 20  # readings at deaths
 _MOST_GROUPS = 200
 
@@ -80,11 +85,15 @@ Say = Callable[[str], None]
 
 
 def supervise(command: Sequence[str], settings: Settings, say: Say) -> Outcome:
-    """Run it to its end. say: one line for the person. Raises OSError only when no process can be started at all."""
+    """Run it to its end. say: one line for the person. Whatever is raised is raised before the command was started.
+
+    The signals of the job stay blocked: the caller decides what they mean from now on.
+    """
     shut = streams.closed()
     streams.occupy(shut)
     found = child.surroundings()
     place = _Place.open(settings, say)
+    _remark(place, say)
     variables, gaps = _variables(command, settings, place.path)
     for gap in gaps:
         place.evidence.gap(*gap)
@@ -115,14 +124,21 @@ def supervise(command: Sequence[str], settings: Settings, say: Say) -> Outcome:
         os.close(route.inner)
         os.close(route.outer)
     _let_go_of_streams(routes)
-    watch = _Watch(pid, command, begun, settings, place, arriving, events, witness, copier, routes, own)
-    status = watch.until_end()
-    interrupted = watch.finish(status)
+    status, interrupted = None, False
+    try:
+        watch = _Watch(pid, command, begun, settings, place, arriving, events, witness, copier, routes, own)
+        status = watch.until_end()
+        interrupted = watch.finish(status)
+    except Exception as error:  # noqa: BLE001 - the job goes on, and its status is delivered
+        say(f"a fault of ftforensics itself, the job is not watched any more: {type(error).__name__}: {error}")
+        if os.environ.get("FTFORENSICS_DEBUG"):
+            traceback.print_exc()
+    if status is None:
+        status = os.waitpid(pid, 0)[1]
     place.close(failed=status != 0)
-    kept = status != 0
-    return Outcome(
-        status, place.path if kept else None, place.evidence.path if kept else None, place.prefix, interrupted
-    )
+    if status == 0:
+        return Outcome(status, None, None, place.prefix, interrupted)
+    return Outcome(status, place.path, place.evidence.path, place.prefix, interrupted)
 
 
 class _Place:
@@ -192,6 +208,7 @@ class _Watch:
         self._evidence = place.evidence
         self._arriving = arriving
         self._events = events
+        self._witness_pid = witness[0]
         self._witness: int | None = witness[1]
         self._copier = copier
         self._terminals = [route for route in routes if route.terminal]
@@ -200,6 +217,7 @@ class _Watch:
         self._ever: set[int] = {pid}
         self._status: int | None = None
         self._ended_at = 0.0
+        self._killed_at = 0.0
         self._senders: Senders | None = None
         self._kernel: KernelFollow | None = None
         self._armed = False
@@ -248,6 +266,10 @@ class _Watch:
             self._evidence.gap("launcher.log", "whoever reads the job's output has stopped; the log's end is missing")
         for process in list(self._family.living.values()):
             self._family.remove(process.pid)
+        os.close(self._arriving)
+        if self._copier is not None:
+            self._copier.control.close()
+        self._dismiss()
         return interrupted
 
     # What wakes us.
@@ -350,6 +372,7 @@ class _Watch:
             except ChildProcessError:
                 continue
             if pid in self._own:
+                self._own.discard(pid)
                 continue
             if process is not None:
                 self._died(process, process.ended, status, usage)
@@ -380,6 +403,8 @@ class _Watch:
         if status == 0 and process.pid == self._pid:
             return  # it ended well, and so will its folder
         self._evidence.write("died", members, at)
+        if status is None or os.WIFSIGNALED(status):
+            self._killed_at = time.monotonic()
         if status != 0:
             now = time.monotonic()
             self._counts = [count for count in self._counts if now - count < 1]
@@ -509,9 +534,25 @@ class _Watch:
 
     def _settle(self) -> None:
         """The kernel's lines and the trace of a death arrive within moments of it."""
-        until = time.monotonic() + _SETTLE
-        while (left := until - time.monotonic()) > 0 and (self._kernel or self._senders or self._events):
+        self._step(0)
+        while (left := self._killed_at + _SETTLE - time.monotonic()) > 0:
             self._step(left)
+
+    def _dismiss(self) -> None:
+        """Wait for our helpers: a container without an init would keep them as zombies. The copier may have to stay,
+        for what the job left running."""
+        if self._witness_pid in self._own:
+            with suppress(OSError):
+                os.kill(self._witness_pid, signal.SIGKILL)
+        until = time.monotonic() + _FAREWELL
+        while self._own and time.monotonic() < until:
+            for pid in list(self._own):
+                with suppress(ChildProcessError):
+                    if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                        continue
+                self._own.discard(pid)
+            if self._own:
+                time.sleep(0.002)
 
     def _delivered(self) -> tuple[Delivery, bool]:
         """Wait until the job's output is where it belongs: the prompt, or our verdict, must come after it. True: a
@@ -528,6 +569,17 @@ class _Watch:
                     self._reap()
                 elif arrived.number not in (signal.SIGWINCH, signal.SIGCONT):
                     return Delivery(False, None, True), True
+
+
+def _remark(place: _Place, say: Say) -> None:
+    if place.path is None:
+        return
+    earlier = previous_attempt(place.path)
+    if earlier is not None:
+        say(f"previous attempt: nobody saw how it ended; ftforensics analyze {earlier}")
+    passing = passing_file_system(place.path, os.environ)
+    if passing is not None:
+        say(f"{place.path} lies on {passing} and goes with this container; name a volume with --dir or FTFORENSICS_DIR")
 
 
 def _variables(
