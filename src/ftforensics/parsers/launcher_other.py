@@ -90,7 +90,8 @@ class ShellReader:
         rf"(?: *\([^()]{{1,60}}\))?(?: {{2,}}(?P<command>\S.*))\s*$"
     )
     _ZSH = re.compile(
-        r"zsh: (?P<word>killed|segmentation fault|abort|bus error|terminated)(?: \(core dumped\))? {2,}(?P<command>\S.*)$"
+        r"zsh: (?P<word>killed|segmentation fault|abort|bus error|terminated)(?: \(core dumped\))? {2,}"
+        r"(?P<command>\S.*)$"
     )
     _FISH = re.compile(
         r"fish: (?:Job \d{1,4}, )?\W(?P<command>.{1,1000}?)\W terminated by signal (?P<word>SIG[A-Z0-9]+)"

@@ -17,14 +17,13 @@ _TYPES = frozenset({
 })  # fmt: skip
 # What libraries between ranks say about a peer, whatever the type.
 _SAYS = re.compile(
-    r"ncclRemoteError|remote process (?:has )?exit|remote peer|NCCL communicator was aborted"
-    r"|(?:caught|detected) collective operation timeout|Watchdog caught"
-    r"|(?:Connection (?:closed|reset) by|Connection was likely closed by) (?:remote )?peer.{0,200}?remote worker"
+    r"ncclRemoteError|remote process (?:has )?exit|Connection closed by remote peer|NCCL communicator was aborted"
+    r"|(?:caught|detected) collective operation timeout|Connection was likely closed"
+    r"|Connection (?:closed|reset) by peer.{0,200}?remote worker"
     r"|gloo/transport/.{0,400}?(?:closed by peer|reset by peer|Broken pipe|Connection refused|Timed out waiting)"
-    r"|failed to recv, got 0 bytes|Broken pipe.{0,200}?(?:TCPStore|c10d|store)"
-    r"|(?:TCPStore|c10d|store).{0,400}?(?:Broken pipe|Connection (?:reset|refused|closed)|Connection was likely closed)"
-    r"|shut ?down by remote|Cannot reach (?:remote )?rank|peer (?:process )?(?:has )?(?:died|exited)",
-    re.IGNORECASE,
+    r"|(?:TCPStore|\[c10d\]|c10d::|nccl).{0,600}?(?:Broken pipe|Connection (?:reset|refused|closed)|got 0 bytes)"
+    r"|wait timeout after \d{1,12}ms, keys: ",
+    re.IGNORECASE | re.DOTALL,
 )
 _LOST = frozenset(
     {"ConnectionResetError", "ConnectionAbortedError", "ConnectionRefusedError", "BrokenPipeError", "EOFError"}
