@@ -10,21 +10,22 @@ import re
 
 _WORDS = (
     # the OOM killer
-    "oom-kill|oom_reaper|Kill(?:ed)? process|total_vm|memory.oom.group set|OOM victim|memory: usage|Memory cgroup",
+    b"oom-kill", b"oom_reaper", b"Kill", b"total_vm", b"memory.oom.group set", b"OOM victim", b"Memory cgroup",
     # faults of programs
-    "segfault at |ip:|unhandled |unexpected fatal signal|undefined instruction|undefinstr",
+    b" error", b"ip:", b"unhandled ", b"unexpected fatal signal", b"undefin",
     # memory that is broken
-    "hardware memory corruption|Memory failure: |emory error|Sending SIGBUS to |Hardware Error",
+    b"hardware memory corruption", b"Memory failure: ", b"emory error", b"SIGBUS", b"Hardware Error",
     # NVIDIA
-    "NVRM: |SXid \\(",
+    b"NVRM: ", b"SXid (",
     # storage
-    "I/O error| error, dev |-fs error|only|hutting down filesystem|beyond end of device|nfs: server | timeout, ",
+    b"filesystem", b"-only", b"beyond end of device", b"nfs: server ", b" timeout, ",
     # the kernel's own trouble
-    "BUG: |BUG at |Oops| \\[#|nable to handle |Kernel panic|for more than |LOCKUP|CPU: |RIP: |Watchdog Timeout",
+    b"BUG", b"Oops", b" [#", b"nable to handle ", b"Kernel panic", b"blocked ", b"LOCKUP", b"CPU: ", b"RIP: ",
+    b"Watchdog ",
     # lines that are not there
-    "callbacks suppressed|messages dropped| kernel messages",
-)
-_ANCHOR = re.compile("|".join(_WORDS).encode())
+    b"callbacks suppressed", b" printk message", b"messages dropped", b" kernel messages",
+)  # fmt: skip
+_ANCHOR = re.compile(b"|".join(re.escape(word) for word in _WORDS))
 # After these the lines that belong to them have no word in common: the stack and the memory statistics of an OOM
 # report, the code and the stack of an oops.
 _REPORT = re.compile(rb"invoked oom-killer|BUG: |BUG at |Oops| \[#")
