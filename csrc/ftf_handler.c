@@ -31,6 +31,7 @@
 #include "ftf_python.h"
 #include "ftf_record.h"
 #include "ftf_reporter.h"
+#include "ftf_ring_write.h"
 #include "ftf_step.h"
 #include "ftf_unwind.h"
 
@@ -235,6 +236,7 @@ static void record_crash(void *unused)
     ftf_sigaltstack(&nested, &ftf.original_stack);
     ftf_hold_threads();
     ftf_deadline_create();
+    ftf_ring_end(FTF_RING_CRASH);
     open_and_begin();
     member("time", ftf_member_time);
     member("process", ftf_member_process);
@@ -447,7 +449,7 @@ void ftf_on_fault(int sig, siginfo_t *info, void *context)
     int tid = ftf_gettid();
     complete_arguments(sig, &info, &context, (uint64_t)(uintptr_t)__builtin_return_address(0),
                        (uint64_t)(uintptr_t)__builtin_frame_address(0));
-    if (is_ignored(sig, info, pid))
+    if (is_ignored(sig, info, pid) || ftf_ring_take_fault(sig, info))
         return;
     if (become_owner(pid, tid, ftf_was_sent(info))) {
         begin(sig, info, context, pid);

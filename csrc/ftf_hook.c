@@ -36,3 +36,11 @@ void ftf_hook_run(const char *step)
         if (ftf_hooks[i].kind != 0 && ftf_string_equal(ftf_hooks[i].step, step))
             misbehave(ftf_hooks[i].kind);
 }
+
+bool ftf_hook_is_set(const char *step)
+{
+    for (int i = 0; i < FTF_MAX_HOOKS; i++)
+        if (ftf_hooks[i].kind != 0 && ftf_string_equal(ftf_hooks[i].step, step))
+            return true;
+    return false;
+}

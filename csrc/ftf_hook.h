@@ -19,5 +19,7 @@ extern struct ftf_hook ftf_hooks[FTF_MAX_HOOKS];
 extern void (*ftf_hook_malloc)(void); /* set by NORMAL code, so that SIGNAL files do not import malloc */
 
 void ftf_hook_run(const char *step);
+/* For trouble that is no fault: is this step named at all? */
+bool ftf_hook_is_set(const char *step);
 
 #endif

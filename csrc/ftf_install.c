@@ -9,6 +9,8 @@
 #include "ftf_keep.h"
 #include "ftf_ownership.h"
 #include "ftf_record.h"
+#include "ftf_recorder.h"
+#include "ftf_recorder_parts.h"
 #include "ftf_watcher.h"
 
 #include <dlfcn.h>
@@ -36,15 +38,14 @@
 
 static bool hooks_registered;
 
-static void forget(struct ftf_fd *slot)
+void ftf_forget(struct ftf_fd *slot)
 {
     if (ftf_fd_is_ours(slot))
         close(slot->fd);
     slot->fd = -1;
 }
 
-/* Keeps a descriptor at a high number, out of the way of jobs that count on low ones or close them wholesale. */
-static void remember(struct ftf_fd *slot, int fd)
+void ftf_remember(struct ftf_fd *slot, int fd)
 {
     struct rlimit limit;
     struct stat st;
@@ -97,10 +98,10 @@ static void reserve_space(int fd)
 /* Everything that belongs to this very process: at install and again in a forked child. */
 static void prepare_process(void)
 {
-    forget(&ftf.record_fd);
-    forget(&ftf.maps_fd);
-    forget(&ftf.task_fd);
-    forget(&ftf.spare_fd);
+    ftf_forget(&ftf.record_fd);
+    ftf_forget(&ftf.maps_fd);
+    ftf_forget(&ftf.task_fd);
+    ftf_forget(&ftf.spare_fd);
     ftf.pid = getpid();
     read_stat();
     ftf.foreign_process = false;
@@ -109,14 +110,14 @@ static void prepare_process(void)
     ftf.release = 0;
     ftf.hold_signal = 0;
     ftf.crasher_count = 0;
-    ftf_record_name(ftf.path, sizeof ftf.path, ftf.directory, 0);
+    ftf_record_name(ftf.path, sizeof ftf.path, ftf.directory, FTF_RECORD_SUFFIX, 0);
     int fd = open(ftf.directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     if (fd >= 0) /* refused on NFS, Lustre, old overlayfs: then the handler creates the file by name */
         reserve_space(fd);
-    remember(&ftf.record_fd, fd);
-    remember(&ftf.maps_fd, open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
-    remember(&ftf.task_fd, open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    remember(&ftf.spare_fd, open(ftf.directory, O_PATH | O_DIRECTORY | O_CLOEXEC));
+    ftf_remember(&ftf.record_fd, fd);
+    ftf_remember(&ftf.maps_fd, open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+    ftf_remember(&ftf.task_fd, open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ftf_remember(&ftf.spare_fd, open(ftf.directory, O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
 static void after_fork_in_child(void)
@@ -124,6 +125,7 @@ static void after_fork_in_child(void)
     if (!ftf.installed)
         return;
     ftf.fork_of = ftf.pid;
+    ftf_recorder_forget(ftf.pid);
     ftf.seen_count = 0;
     ftf.watcher_tid = 0;
     ftf_watcher_forget();
@@ -209,7 +211,11 @@ static void find_fatal_error(void)
     }
 }
 
-void ftf_install_refresh(void) { dl_iterate_phdr(find_libstdcxx, 0); }
+void ftf_install_refresh(void)
+{
+    dl_iterate_phdr(find_libstdcxx, 0);
+    ftf_gpu_find(0);
+}
 
 static void read_boot_id(void)
 {
@@ -359,12 +365,13 @@ void ftf_uninstall(void)
     ftf_watcher_stop();
     ftf_ownership_give_up();
     ftf_notes_give_up();
+    ftf_recorder_close();
     ftf_altstack_remove();
     ftf.installed = false;
-    forget(&ftf.record_fd);
-    forget(&ftf.maps_fd);
-    forget(&ftf.task_fd);
-    forget(&ftf.spare_fd);
+    ftf_forget(&ftf.record_fd);
+    ftf_forget(&ftf.maps_fd);
+    ftf_forget(&ftf.task_fd);
+    ftf_forget(&ftf.spare_fd);
     ftf.dump_current = 0;
     ftf.dump_all = 0;
     ftf.dumper_broken = false;
@@ -384,6 +391,7 @@ void ftf_install_rearm(void)
 {
     ftf_hold_release(2);
     ftf_hold_restore_signal();
+    ftf_recorder_survived();
     prepare_process();
 }
 

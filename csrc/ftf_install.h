@@ -27,6 +27,10 @@ void ftf_install_recheck(void);
 void ftf_install_refresh(void);
 /* A record was written and the process lives on (the signal was sent and survived): be ready for the next. */
 void ftf_install_rearm(void);
+/* Keeps a descriptor at a high number, out of the way of jobs that count on low ones or close them wholesale. */
+void ftf_remember(struct ftf_fd *slot, int fd);
+/* Closes it, unless the job has made the number its own. */
+void ftf_forget(struct ftf_fd *slot);
 int ftf_set_python_dumper(int signal_current, int signal_all, int fd);
 
 #endif

@@ -4,6 +4,7 @@
 #include "ftf_handler.h"
 #include "ftf_maps.h"
 #include "ftf_peek.h"
+#include "ftf_ring_write.h"
 #include "ftf_step.h"
 
 #include <elf.h>
@@ -322,7 +323,12 @@ void ftf_member_maps(void)
         put_lines(ftf.maps_text, ftf.maps[ftf.map_count - 1].line + ftf.maps[ftf.map_count - 1].line_length);
     else
         ftf_puts(out, "null");
-    ftf_puts(out, ",\n\"recorder\": null,\n");
+    ftf_puts(out, ",\n\"recorder\": ");
+    if (ftf_ring_is_ours())
+        ftf_put_json_string(out, ftf_ring.path, ftf_string_length(ftf_ring.path));
+    else
+        ftf_puts(out, "null");
+    ftf_puts(out, ",\n");
 }
 
 void ftf_put_cause(struct ftf_text *text, const struct ftf_stage *stage)

@@ -8,6 +8,8 @@
 #include "ftf_hook.h"
 #include "ftf_install.h"
 #include "ftf_ownership.h"
+#include "ftf_recorder.h"
+#include "ftf_ring_write.h"
 #include "ftf_state.h"
 #include "ftf_symtab.h"
 #include "ftf_watcher.h"
@@ -105,6 +107,73 @@ static PyObject *native_record_path(PyObject *self, PyObject *unused)
     return PyBytes_FromString(ftf.path);
 }
 
+static PyObject *native_configure_recorder(PyObject *self, PyObject *args)
+{
+    struct ftf_recorder_config config = {0};
+    const char *text;
+    Py_ssize_t size;
+    PyObject *sequence, *kept;
+    long long rank, local_rank, world_size;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "yy#yyiyyOLLLi", &config.tool, &text, &size, &config.group_mount, &config.group_root,
+                          &config.group_version, &config.local_directory, &config.gpu, &sequence, &rank, &local_rank,
+                          &world_size, &config.worker_of))
+        return 0;
+    config.text = text;
+    config.text_size = (size_t)size;
+    config.rank = rank;
+    config.local_rank = local_rank;
+    config.world_size = world_size;
+    config.removable = borrow_list(sequence, &kept);
+    int result = config.removable ? ftf_recorder_configure(&config) : 0;
+    bool failed = !config.removable;
+    free(config.removable);
+    Py_XDECREF(kept);
+    if (failed)
+        return 0;
+    if (result != 0) {
+        errno = -result;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_start_recorder(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (ftf.installed)
+        ftf_recorder_start();
+    const char *refusal = ftf_recorder_refusal();
+    if (refusal[0] == 0)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeLocale(refusal, "surrogateescape");
+}
+
+static PyObject *native_ring_path(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (!ftf_ring_is_ours() || ftf_ring.path[0] == 0)
+        Py_RETURN_NONE;
+    return PyBytes_FromString(ftf_ring.path);
+}
+
+static PyObject *native_leave(PyObject *self, PyObject *args)
+{
+    const char *how;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "s", &how))
+        return 0;
+    ftf_recorder_leave(strcmp(how, "exec") == 0 ? FTF_RING_EXEC : FTF_RING_EXIT);
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_come_back(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    ftf_recorder_come_back();
+    Py_RETURN_NONE;
+}
+
 static PyObject *native_set_python_dumper(PyObject *self, PyObject *args)
 {
     int current, all, fd;
@@ -157,6 +226,9 @@ static PyObject *native_set_phase(PyObject *self, PyObject *args)
         }
         ftf.phase_ns = ftf_clock_ns(CLOCK_MONOTONIC);
         ftf.phase_depth = depth;
+        ftf_recorder_phase();
+        if (depth > 0)
+            ftf_watcher_wake(); /* the pace quickens now, not at the next turn */
     }
     free(names);
     Py_XDECREF(kept);
@@ -173,6 +245,7 @@ static PyObject *native_set_step(PyObject *self, PyObject *args)
         return 0;
     ftf.step = step;
     ftf.has_step = true;
+    ftf_recorder_step();
     Py_RETURN_NONE;
 }
 
@@ -187,6 +260,7 @@ static PyObject *native_set_note(PyObject *self, PyObject *args)
         size = FTF_NOTE_SIZE - 1;
     memcpy(ftf.note, text, (size_t)size);
     ftf.note[size] = 0;
+    ftf_recorder_note();
     Py_RETURN_NONE;
 }
 
@@ -345,6 +419,11 @@ static PyMethodDef methods[] = {
     {"uninstall", native_uninstall, METH_NOARGS, 0},
     {"is_installed", native_is_installed, METH_NOARGS, 0},
     {"record_path", native_record_path, METH_NOARGS, 0},
+    {"configure_recorder", native_configure_recorder, METH_VARARGS, 0},
+    {"start_recorder", native_start_recorder, METH_NOARGS, 0},
+    {"ring_path", native_ring_path, METH_NOARGS, 0},
+    {"leave", native_leave, METH_VARARGS, 0},
+    {"come_back", native_come_back, METH_NOARGS, 0},
     {"set_python_dumper", native_set_python_dumper, METH_VARARGS, 0},
     {"set_faulthandler_fd", native_set_faulthandler_fd, METH_VARARGS, 0},
     {"set_python_state", native_set_python_state, METH_VARARGS, 0},

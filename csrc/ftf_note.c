@@ -3,6 +3,8 @@
    again with its siginfo. Never called for ignored signals: install leaves those alone, so nohup stays nohup. */
 #include "ftf_handler.h"
 
+#include "ftf_ring_write.h"
+
 void ftf_on_note(int sig, siginfo_t *info, void *context)
 {
     static const struct ftf_action standard;
@@ -13,9 +15,13 @@ void ftf_on_note(int sig, siginfo_t *info, void *context)
     if (index < 0)
         return;
     unsigned slot = __atomic_fetch_add(&ftf.seen_count, 1, __ATOMIC_RELAXED) % FTF_SEEN_SIZE;
-    ftf.seen[slot] = (struct ftf_seen){sig, info->si_code, info->si_pid, info->si_uid, ftf_clock_ns(CLOCK_MONOTONIC)};
+    int64_t now = ftf_clock_ns(CLOCK_MONOTONIC);
+    ftf.seen[slot] = (struct ftf_seen){sig, info->si_code, info->si_pid, info->si_uid, now};
     const struct ftf_action *old = &ftf.noted[index];
-    if ((void *)old->handler == (void *)SIG_DFL) {
+    bool standard_action = (void *)old->handler == (void *)SIG_DFL;
+    /* The first process of a container survives what it has no handler for (man 7 pid_namespaces). */
+    ftf_ring_put_signal(sig, info, now, standard_action && ftf_getpid() != 1);
+    if (standard_action) {
         ftf_sigaction(sig, &standard, 0);
         if (ftf_requeue(ftf_getpid(), ftf_gettid(), sig, info) != 0)
             ftf_tgkill(ftf_getpid(), ftf_gettid(), sig);

@@ -17,7 +17,7 @@ static long line_starts[LINES];
 static int line_count;
 static uint64_t pending_before;
 
-void ftf_record_name(char *out, size_t size, const char *directory, int counter)
+void ftf_record_name(char *out, size_t size, const char *directory, const char *suffix, int counter)
 {
     struct ftf_text text = {out, size - 1, 0, false};
     ftf_puts(&text, directory);
@@ -31,12 +31,11 @@ void ftf_record_name(char *out, size_t size, const char *directory, int counter)
         ftf_puts(&text, "-");
         ftf_put_decimal(&text, counter);
     }
-    ftf_puts(&text, ".crash.json");
+    ftf_puts(&text, suffix);
     out[text.used] = 0;
 }
 
-/* The run folder may have been removed: make its last two components again. */
-static void make_directory(void)
+void ftf_record_make_directory(void)
 {
     char parent[FTF_PATH_SIZE];
     size_t length = ftf_string_length(ftf.directory);
@@ -87,10 +86,10 @@ static long appear(long (*make)(void), const char *directory)
 {
     long result = -EEXIST;
     for (int counter = 0; counter < 100 && result == -EEXIST; counter++) {
-        ftf_record_name(ftf.path, sizeof ftf.path, directory, counter);
+        ftf_record_name(ftf.path, sizeof ftf.path, directory, FTF_RECORD_SUFFIX, counter);
         result = make();
         if (result == -ENOENT && directory == ftf.directory) {
-            make_directory();
+            ftf_record_make_directory();
             result = make();
         }
     }

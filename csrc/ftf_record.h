@@ -4,6 +4,8 @@
 
 #include "ftf_state.h"
 
+#define FTF_RECORD_SUFFIX ".crash.json"
+
 /* Before the first byte, and after the last: closes the file. */
 void ftf_record_begin(void);
 void ftf_record_finish(void);
@@ -19,7 +21,9 @@ int ftf_record_write_line(void);
    object is worth more than what stands before it. */
 int ftf_record_lines(void);
 void ftf_record_drop_to(int count);
-/* dir "/" stem "-" pid "-" start [ "-" counter ] ".crash.json" into `out`. */
-void ftf_record_name(char *out, size_t size, const char *directory, int counter);
+/* dir "/" stem "-" pid "-" start [ "-" counter ] suffix into `out`. */
+void ftf_record_name(char *out, size_t size, const char *directory, const char *suffix, int counter);
+/* Makes the run folder again, which somebody has removed: its last two components. */
+void ftf_record_make_directory(void);
 
 #endif

@@ -136,6 +136,7 @@ struct ftf_state {
     /* this process, renewed in a forked child */
     int pid;
     int fork_of;
+    int worker_of; /* pid of the rank, 0 when this is none of its workers */
     uint64_t start_ticks;
     uint64_t arg_start;
     char path[FTF_PATH_SIZE + 600];

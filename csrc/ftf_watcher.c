@@ -6,6 +6,7 @@
 #include "ftf_install.h"
 #include "ftf_inventory.h"
 #include "ftf_ownership.h"
+#include "ftf_recorder.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define PERIOD_NS 100000000
+#define PATIENCE_SECONDS 2
 #define SURVIVED_NS INT64_C(3000000000)
 
 static pthread_t thread;
@@ -32,22 +34,44 @@ static bool survived(void)
             !ftf_thread_blocks((int)(uint32_t)owner, ftf.signal));
 }
 
+static void pause_until(int64_t then)
+{
+    int64_t left = then - ftf_clock_ns(CLOCK_MONOTONIC);
+    struct timespec pause = {left / 1000000000, left % 1000000000};
+    if (left > 0)
+        ftf_futex(&stop, FUTEX_WAIT_PRIVATE, 0, &pause);
+}
+
 static void *watch(void *unused)
 {
     (void)unused;
     __atomic_store_n(&ftf.watcher_tid, ftf_gettid(), __ATOMIC_RELEASE);
     prctl(PR_SET_NAME, "ftforensics");
+    int64_t now = ftf_clock_ns(CLOCK_MONOTONIC);
+    int64_t handlers_due = now + PERIOD_NS;
     while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
-        struct timespec pause = {0, PERIOD_NS};
-        ftf_futex(&stop, FUTEX_WAIT_PRIVATE, 0, &pause);
-        if (survived())
-            ftf_install_rearm();
-        if (__atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) != FTF_IDLE)
-            continue;
-        ftf_ownership_check();
-        ftf_inventory_tick();
+        int64_t sample_due = now + PERIOD_NS;
+        if (__atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) == FTF_IDLE)
+            sample_due = ftf_recorder_tick(now);
+        if (now >= handlers_due) {
+            handlers_due = now + PERIOD_NS;
+            if (survived())
+                ftf_install_rearm();
+            if (__atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) == FTF_IDLE) {
+                ftf_ownership_check();
+                ftf_inventory_tick();
+            }
+        }
+        pause_until(sample_due < handlers_due ? sample_due : handlers_due);
+        now = ftf_clock_ns(CLOCK_MONOTONIC);
     }
     return 0;
+}
+
+void ftf_watcher_wake(void)
+{
+    if (running)
+        ftf_futex(&stop, FUTEX_WAKE_PRIVATE, 1, 0);
 }
 
 int ftf_watcher_start(void)
@@ -72,13 +96,25 @@ int ftf_watcher_start(void)
     return -result;
 }
 
+/* A system call that never returns (a driver, a dead disk) must not take the job with it: then the thread stays. */
+static bool joined(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_SECONDS;
+    return pthread_timedjoin_np(thread, 0, &until) == 0;
+}
+
 void ftf_watcher_stop(void)
 {
     if (!running)
         return;
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     ftf_futex(&stop, FUTEX_WAKE_PRIVATE, 1, 0);
-    pthread_join(thread, 0);
+    if (!joined()) {
+        __atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
+        return;
+    }
     /* The join ends when the kernel clears the thread's id in exit_mm(); the task leaves the thread group a little later,
        in release_task(), and until then os.fork() of Python 3.12 and later counts two (/proc/self/stat). */
     for (int turn = 0; turn < 10000 && ftf.watcher_tid && tgkill(getpid(), ftf.watcher_tid, 0) == 0; turn++)

@@ -23,6 +23,39 @@ def install(
     Raises OSError naming the system call. Calling it again changes the configuration.
     """
 
+def configure_recorder(
+    version: bytes,
+    text: bytes,
+    group_mount: bytes,
+    group_root: bytes,
+    group_version: int,
+    local_directory: bytes,
+    gpu: bytes,
+    removable: Sequence[bytes],
+    rank: int,
+    local_rank: int,
+    world_size: int,
+    worker_of: int,
+) -> None:
+    """What a flight recorder's ring says about this process; call it after install().
+
+    text: `key=value` entries, each ended by a zero byte; group_mount, group_root: where the hierarchy with the memory
+    controller is mounted and which group lies there, b"" and 0 for none; local_directory: where rings lie when the run
+    folder is on a network file system, made when needed; gpu: index or UUID for NVML, b"" for none; removable: folders
+    to remove at the end when they are empty; -1 for no rank, 0 for no worker_of. Raises OSError."""
+
+def start_recorder() -> str | None:
+    """Make the ring, or move it to where install() says now. Returns why there is none."""
+
+def ring_path() -> bytes | None:
+    """The ring of this process, None when there is none (yet: a forked child makes it a tenth of a second later)."""
+
+def leave(how: str) -> None:
+    """The process ends ("exit") or becomes another program ("exec"): marks the end, removes the ring and the folders."""
+
+def come_back() -> None:
+    """It did not become another program: the ring gets its file again."""
+
 def uninstall() -> None: ...
 def is_installed() -> bool: ...
 def record_path() -> bytes | None:

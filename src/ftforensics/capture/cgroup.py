@@ -1,4 +1,4 @@
-"""Which files say how much memory this process's group uses and may use."""
+"""The control groups of this process: which files tell its memory, where their hierarchy is mounted, which container."""
 
 from __future__ import annotations
 
@@ -41,3 +41,67 @@ def _nearest(mount: str, path: str, usage: str, limit: str) -> list[bytes]:
         if not at:
             return []
         at = at.rpartition("/")[0]
+
+
+class Mount:
+    """A mounted hierarchy that has the memory controller. root: the group that lies at `directory`."""
+
+    def __init__(self, directory: str, root: str, version: int) -> None:
+        self.directory = directory
+        self.root = root
+        self.version = version
+
+
+def memory_mount(lines: list[str], mountinfo: str | None = None) -> Mount | None:
+    """Where the groups of these lines of /proc/self/cgroup can be seen; None when nowhere. The last mount of several
+    counts, because it covers the others. mountinfo: text of /proc/self/mountinfo."""
+    if mountinfo is None:
+        mountinfo = procfs.read_text("/proc/self/mountinfo", 1 << 20) or ""
+    first = any("memory" in line.split(":")[1].split(",") for line in lines if line.count(":") >= 2)
+    found: Mount | None = None
+    for line in mountinfo.splitlines():
+        # man 5 proc_pid_mountinfo: the fields behind " - " are type, source and the file system's own options
+        left, dash, right = line.partition(" - ")
+        mounted, options = left.split(), right.split()
+        if not dash or len(mounted) < 5 or len(options) < 3:
+            continue
+        if first and options[0] == "cgroup" and "memory" in options[2].split(","):
+            found = Mount(_unescaped(mounted[4]), _unescaped(mounted[3]), 1)
+        elif not first and options[0] == "cgroup2":
+            found = Mount(_unescaped(mounted[4]), _unescaped(mounted[3]), 2)
+    return found
+
+
+def _unescaped(path: str) -> str:
+    """Blanks and the like are written as \\040 there."""
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        path = path.replace(code, char)
+    return path
+
+
+def container_id(lines: list[str], mountinfo: str | None = None) -> str | None:
+    """The 64 hexadecimal digits that container runtimes name things after: in the group's path, or, where the container
+    sees its group as "/", in the source of /etc/hostname's mount (Docker, containerd, CRI-O). None: in no container, or
+    one of another kind."""
+    for line in lines:
+        found = _container_name(line)
+        if found:
+            return found
+    if mountinfo is None:
+        mountinfo = procfs.read_text("/proc/self/mountinfo", 1 << 20) or ""
+    for line in mountinfo.splitlines():
+        fields = line.split(" ", 5)
+        if len(fields) > 4 and fields[4] in ("/etc/hostname", "/etc/resolv.conf", "/etc/hosts"):
+            found = _container_name(fields[3])
+            if found:
+                return found
+    return None
+
+
+def _container_name(path: str) -> str | None:
+    for part in path.split("/")[::-1]:
+        # "docker-<id>.scope", "cri-containerd-<id>.scope", "<id>", "libpod-<id>.scope"
+        word = part.partition(".")[0].rpartition("-")[2].rpartition(":")[2]
+        if len(word) == 64 and not word.strip("0123456789abcdef"):
+            return word
+    return None

@@ -30,6 +30,11 @@ class Folder:
         self._removable = removable  # innermost first
         self._pid = os.getpid()
 
+    @property
+    def removable(self) -> list[str]:
+        """What may go when it is empty, innermost first."""
+        return list(self._removable)
+
     def remove_if_empty(self) -> None:
         """Leave nothing behind after a run that ended well. Only the process that opened it may: a forked child that
         ends early must not pull the folder from under its parent. A folder with anything in it stays (ENOTEMPTY)."""
@@ -161,8 +166,13 @@ def _roots(environ: Mapping[str, str], skip_working_directory: bool) -> Iterator
         state = os.path.join(home, ".local", "state") if home.startswith("/") else ""
     if state:
         yield state
+    yield _private(private_place(environ))
+
+
+def private_place(environ: Mapping[str, str]) -> str:
+    """A directory of this machine's own that only this user may use; `_private` makes it."""
     temporary = environ.get("TMPDIR", "")
-    yield _private(os.path.join(temporary if temporary.startswith("/") else "/tmp", f"{NAME}-{os.getuid()}"))
+    return os.path.join(temporary if temporary.startswith("/") else "/tmp", f"{NAME}-{os.getuid()}")
 
 
 def _private(path: str) -> str:

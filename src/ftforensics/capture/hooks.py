@@ -5,7 +5,8 @@
   threading.Thread        a new thread has no alternate stack: its overflow would die without a word
   os.fork                 the child has one thread, and shares open files with its parent
   multiprocessing.spawn   the child starts from nothing
-  os._exit, os.exec*      leave without exit handlers: the empty run folder would stay
+  multiprocessing.popen   children that this process ends itself need no flight recording
+  os._exit, os.exec*      leave without exit handlers: ring and run folder would stay
 
 Hooks never raise into the job, and `remove` takes away exactly what is still ours.
 """
@@ -18,6 +19,7 @@ import sys
 
 from ftforensics.capture import spawn
 from ftforensics.capture.imports import Patch, Watch, after_extension_imports
+from ftforensics.capture.recorder import EndedChildren
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,18 +34,27 @@ class Hooks:
     """All hooks of one installation."""
 
     def __init__(
-        self, native: ModuleType, settings: spawn.Settings, dumper: Dumper | None, leaving: Callable[[], None]
+        self,
+        native: ModuleType,
+        settings: spawn.Settings,
+        dumper: Dumper | None,
+        leaving: Callable[[str], None],
+        staying: Callable[[], None],
     ) -> None:
-        """leaving: called when the process ends, or becomes another program, without running exit handlers."""
+        """leaving: called with "exit" or "exec" when the process ends, or becomes another program, without running exit
+        handlers; staying: when it did not become one."""
         self._native = native
         self._watch = Watch(native)
         self._patches: list[Patch] = []
+        self.ended = EndedChildren(native)
         self._patches += after_extension_imports(native)
         self._watch_faulthandler()
         self._watch.when_loaded("threading", "main_thread", self._hook_threads)
         self._watch.when_loaded("multiprocessing.spawn", "get_preparation_data", self._hook_spawn)
-        for name in ("_exit", "execv", "execve"):  # the other exec functions of os call these two
-            self._patches.append(_before_leaving(name, leaving))
+        self._watch.when_loaded("multiprocessing.popen_fork", "Popen", self._hook_popen)
+        # the other exec functions of os call these two
+        for name, how in (("_exit", "exit"), ("execv", "exec"), ("execve", "exec")):
+            self._patches.append(_around_leaving(name, how, leaving, staying))
         self.settings = settings
         self.dumper = dumper
 
@@ -85,6 +96,9 @@ class Hooks:
         if hasattr(threading, "_register_atexit") and not _waits_for_main:
             threading._register_atexit(_main_program_over, native)  # there is no way back: once a process
             _waits_for_main = True
+
+    def _hook_popen(self, module: ModuleType) -> None:
+        self._patches += self.ended.watch(module)
 
     def _hook_spawn(self, module: ModuleType) -> None:
         original = module.get_preparation_data
@@ -128,15 +142,20 @@ def _disable(original: Callable[..., Any], native: ModuleType) -> Callable[..., 
     return _dressed(disable, original)
 
 
-def _before_leaving(name: str, leaving: Callable[[], None]) -> Patch:
+def _around_leaving(name: str, how: str, leaving: Callable[[str], None], staying: Callable[[], None]) -> Patch:
     original = getattr(os, name)
-    return Patch(os, name, lambda: _last_call(original, leaving))
+    return Patch(os, name, lambda: _last_call(original, how, leaving, staying))
 
 
-def _last_call(original: Callable[..., Any], leaving: Callable[[], None]) -> Callable[..., Any]:
+def _last_call(
+    original: Callable[..., Any], how: str, leaving: Callable[[str], None], staying: Callable[[], None]
+) -> Callable[..., Any]:
     def last_call(*args: Any, **kwargs: Any) -> Any:
-        leaving()
-        return original(*args, **kwargs)  # an exec that fails returns; a crash after it makes the folder again
+        leaving(how)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            staying()  # an exec that fails comes back
 
     return _dressed(last_call, original)
 
@@ -180,6 +199,7 @@ class ForkHooks:
         hooks = self._hooks()
         if hooks is None:
             return
+        hooks.ended.forget()
         if hooks.dumper is not None:
             try:
                 hooks.dumper.after_fork_child()

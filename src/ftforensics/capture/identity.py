@@ -63,7 +63,7 @@ def static_members(environ: Mapping[str, str], helper: str, raw_stack: bool, cgr
         },
         "job": {
             "host": system.nodename,
-            "exe": _link("/proc/self/exe"),
+            "exe": link("/proc/self/exe"),
             "argv": [argument[:_MAX_ARGUMENT] for argument in redact_arguments(_command_line())],
             "cwd": _working_directory(),
             "rank": environment.rank(environ),
@@ -109,7 +109,8 @@ def _working_directory() -> str | None:
         return None
 
 
-def _link(path: str) -> str | None:
+def link(path: str) -> str | None:
+    """Where a symbolic link leads, or None when it cannot be read."""
     try:
         return os.readlink(path)
     except OSError:

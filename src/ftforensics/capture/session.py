@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 
-from ftforensics.capture import cgroup, environment, folder, identity, marks, procfs, reporter
+from ftforensics.capture import cgroup, environment, folder, identity, marks, procfs, recorder, reporter
 from ftforensics.capture.dumper import Dumper
 from ftforensics.capture.hooks import ForkHooks, Hooks
 from ftforensics.capture.spawn import Settings
@@ -107,16 +107,24 @@ def _install(wanted: str | None, helper: str, raw_stack: bool) -> None:
     if again is not None:
         again.hooks.settings = settings
         if again.folder.path != opened.path:
+            _start_recorder(native)  # moves the ring
             again.folder.remove_if_empty()
             again.folder = opened
         return
-    hooks = Hooks(native, settings, dumper, _leave_nothing)
+    hooks = Hooks(native, settings, dumper, _leave_nothing, native.come_back)
     _session = _Session(native, opened, hooks, dumper)
     if _fork_hooks is None:
         _fork_hooks = ForkHooks(native, _hooks)
         atexit.register(_at_exit)
     marks.attach(native)
+    _start_recorder(native)
     native.start_watcher()
+
+
+def _start_recorder(native: Any) -> None:
+    refused = native.start_recorder()
+    if refused:
+        _warn(f"the flight recorder is off, a kill will leave no trace: {refused}")
 
 
 def _configure(native: Any, opened: folder.Folder, wanted: str | None, helper: str, raw_stack: bool) -> folder.Folder:
@@ -137,6 +145,7 @@ def _configure(native: Any, opened: folder.Folder, wanted: str | None, helper: s
                 cgroup.memory_files(lines),
                 raw_stack,
             )
+            recorder.configure(native, environ, lines, opened.removable)
             break
         except FileNotFoundError:
             if attempt == _TRIES - 1:
@@ -162,12 +171,14 @@ def _at_exit() -> None:
     if session is None:
         return
     session.native.set_python_state(1)
-    _leave_nothing()
+    # The ring stays until exit(3): what kills the process while it is taken down is of interest too.
+    session.hooks.ended.leave()
 
 
-def _leave_nothing() -> None:
+def _leave_nothing(how: str) -> None:
     if _session is not None:
-        _session.folder.remove_if_empty()
+        _session.hooks.ended.leave()
+        _session.native.leave(how)
 
 
 def _folder_argument(dir: str | os.PathLike[str] | None) -> str | None:

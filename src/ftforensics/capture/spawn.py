@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 
+# The pid of the rank that this process works for, 0 when it is none of multiprocessing's children.
+worker_of = 0
+
 # A folder of records in the working directory passes for an empty namespace package of our name where the package
 # itself cannot be found: it is thrown out again.
 _SOURCE = """
@@ -23,6 +26,7 @@ try:
             from ftforensics import install
         finally:
             sys.path.remove({parent!r})
+    sys.modules["ftforensics.capture.spawn"].worker_of = {worker_of!r}
     install(dir={dir!r}, helper={helper!r}, raw_stack={raw_stack!r})
 except Exception:
     if not hasattr(sys.modules.get("ftforensics"), "install"):
@@ -40,7 +44,13 @@ class Settings:
 
     def source(self) -> str:
         """Source text that installs with these settings and never raises."""
-        return _SOURCE.format(parent=package_parent(), dir=self.dir, helper=self.helper, raw_stack=self.raw_stack)
+        return _SOURCE.format(
+            parent=package_parent(),
+            dir=self.dir,
+            helper=self.helper,
+            raw_stack=self.raw_stack,
+            worker_of=worker_of or os.getpid(),
+        )
 
     def __reduce__(self) -> tuple[object, tuple[str, dict[str, object]]]:
         return exec, (self.source(), {})
