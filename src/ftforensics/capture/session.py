@@ -31,6 +31,7 @@ class _Session:
 
 
 _session: _Session | None = None
+_silent = False
 _fork_hooks: ForkHooks | None = None
 
 
@@ -59,6 +60,21 @@ def install(dir: str | os.PathLike[str] | None = None, helper: str = "auto", raw
         _install(wanted, helper, raw_stack)
     except Exception as error:  # whatever it was, a training run must not end because its black box could not start
         _warn(f"capture is off: {_reason(error)}")
+
+
+def install_unasked() -> None:
+    """install() with its defaults in a process whose program did not ask for it (`ftforensics run`). Not a word is said
+    on its stderr: somebody may parse that."""
+    global _silent
+    if _session is not None or _unsupported():
+        return
+    _silent = True
+    try:
+        _install(None, "auto", False)
+    except Exception:
+        pass
+    finally:
+        _silent = False
 
 
 def uninstall() -> None:
@@ -214,6 +230,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _warn(text: str) -> None:
+    if _silent:
+        return
     try:
         sys.stderr.write(f"ftforensics: {text}\n")
     except Exception:
