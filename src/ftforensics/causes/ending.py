@@ -18,6 +18,7 @@ SI_USER, SI_TKILL, SI_KERNEL = 0, -6, 128
 # launchers do with the returncode of subprocess (DeepSpeed's launch.py).
 _SHELL = 128
 _NEGATIVE = {256 - number: number for number in (6, 7, 9, 11, 15)}
+_RECENT = 120.0  # seconds; a handled signal of long ago is another matter
 _CLOCK_SLACK = 2.0  # seconds between the clocks of two programs
 
 
@@ -88,10 +89,22 @@ def sent_by_kernel(death: Death) -> SentMatch | None:
 
 
 def last_signal(death: Death) -> SignalMatch | None:
-    """The signal that the recorder saw and that then ended the process."""
+    """The signal of the ending number that the recorder saw last.
+
+    Python raises SIGINT once more on itself at the end, for the wait status; the one that came from elsewhere counts.
+    """
     number = signal_of(death)
-    fitting = [one for one in death.signals if one.signal.number == number]
-    return fitting[-1] if fitting else None
+    fitting = [
+        one for one in death.signals if one.signal.number == number and (one.before is None or one.before <= _RECENT)
+    ]
+    foreign = [one for one in fitting if one.signal.sender is None or one.signal.sender.pid != death.pid]
+    chosen = foreign or fitting
+    return chosen[-1] if chosen else None
+
+
+def only_the_ring_says(death: Death) -> bool:
+    """No wait status: that it ended so is concluded from what the recorder saw arriving."""
+    return death.given or all(cite.source == "ring" for cite in death.ending)
 
 
 def notices(death: Death, authorities: tuple[str, ...], *kinds: str) -> Iterator[NoticeMatch]:

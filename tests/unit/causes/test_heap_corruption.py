@@ -4,10 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from ftforensics.model.case import Crash
+from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Confidence, Finding
 from synth.crash_record import CrashText
+from synth.death import DeathBuilder, ended, killed
 
 Ask = Callable[..., list[Finding]]
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
 
 
 def abort(message: str | None) -> CrashText:
@@ -44,3 +48,23 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     """A fault inside malloc without the allocator's own word is a possibility, no more."""
     (finding,) = ask("heap-corruption", CrashText().segv(0x123456789000, "read"), "_int_malloc", "malloc", "step")
     assert finding.confidence is Confidence.POSSIBLE
+
+
+def test_fires_on_the_text_without_a_record(ask_death: AskDeath) -> None:
+    (finding,) = ask_death("heap-corruption", ended(6).text("heap", "double free or corruption (!prev)"))
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == "The allocator found its heap damaged: double free or corruption (!prev)."
+
+
+@pytest.mark.parametrize(
+    "death",
+    [ended(6), ended(11).text("heap", "x"), killed().text("heap", "x"), ended(6).text("assertion", "x")],
+    ids=range(4),
+)
+def test_near_miss_of_a_death_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death("heap-corruption", death) == []
+
+
+def test_where_there_is_a_record_it_speaks(ask_death: AskDeath) -> None:
+    death = ended(6, crash=Crash(CrashRecord())).text("heap", "double free or corruption (!prev)")
+    assert ask_death("heap-corruption", death) == []

@@ -4,10 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
+from ftforensics.model.basics import Address, Cite
+from ftforensics.model.case import Crash
+from ftforensics.model.crash import CrashRecord
+from ftforensics.model.death import FaultMatch, Match, Tie
 from ftforensics.model.diagnosis import Confidence, Finding
+from ftforensics.model.kernel import Fault, LogLine
+from ftforensics.model.mechanism import Mechanism, MechanismReading
 from synth.crash_record import PC, CrashText
+from synth.death import DeathBuilder, ended, killed, unseen
 
 Ask = Callable[..., list[Finding]]
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
 
 
 def test_fires(ask: Ask) -> None:
@@ -94,3 +102,47 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     assert finding.confidence is Confidence.POSSIBLE
     (finding,) = ask("native-fault", CrashText().segv(0x28, "read").set(maps=None, registers=None, native=None))
     assert finding.confidence is Confidence.LIKELY and finding.unknown
+
+
+# Without a crash record.
+
+
+def test_fires_on_a_wait_status_alone(ask_death: AskDeath) -> None:
+    (finding,) = ask_death("native-fault", ended(11))
+    assert finding.confidence is Confidence.LIKELY and finding.summary == "SIGSEGV."
+    (finding,) = ask_death("native-fault", ended(code=139))
+    assert finding.summary == "SIGSEGV."
+
+
+def test_the_kernels_line_says_where(ask_death: AskDeath) -> None:
+    cite = Cite("kmsg", "kernel.log:3", "python[18033]: segfault at 28 ip ... in libx.so")
+    fault = Fault(
+        LogLine(cite.text),
+        18033,
+        "python",
+        "segfault",
+        ip=Address(0x7F0000001136),
+        file="/usr/lib/libx.so",
+        map_base=Address(0x7F0000001000),
+        map_offset=Address(0x1000),
+    )
+    reading = MechanismReading(Mechanism.NULL_READ, Address(0x28), supports=(cite,))
+    death = ended(11).set(faults=[FaultMatch(fault, Match(Tie.TEXT), cite)], reading=reading)
+    (finding,) = ask_death("native-fault", death)
+    assert finding.summary == "SIGSEGV in libx.so +0x1136: read through a null pointer (address 0x28)."
+    assert finding.supports[0] == cite and finding.confidence is Confidence.LIKELY
+
+
+def test_a_failed_assertion_in_the_log_is_quoted(ask_death: AskDeath) -> None:
+    death = ended(6).text("assertion", "python: a.c:1: f: Assertion `x > 0' failed.")
+    (finding,) = ask_death("native-fault", death)
+    assert finding.summary == "SIGABRT: python: a.c:1: f: Assertion `x > 0' failed."
+
+
+@pytest.mark.parametrize(
+    "death",
+    [killed(), ended(15), ended(code=1), ended(11, alive=True), unseen(), ended(11, crash=Crash(CrashRecord()))],
+    ids=range(6),
+)
+def test_near_miss_of_a_death_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death("native-fault", death) == []

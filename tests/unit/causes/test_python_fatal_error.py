@@ -4,10 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from ftforensics.model.case import Crash
+from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Confidence, Finding
 from synth.crash_record import CrashText
+from synth.death import DeathBuilder, ended, killed
 
 Ask = Callable[..., list[Finding]]
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
 PYTHON = "/usr/lib/libpython3.11.so.1.0"
 FATAL = ("raise", "abort", "fatal_error.cold", "_Py_FatalErrorFunc")
 
@@ -50,3 +54,28 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     (finding,) = ask("python-fatal-error", abort(), *FATAL, library=PYTHON)
     assert finding.summary.endswith("a fatal error at train.py:8 in step().")
     assert ask("python-fatal-error", abort().set(native=None)) == []
+
+
+def test_fires_on_the_text_without_a_record(ask_death: AskDeath) -> None:
+    (finding,) = ask_death("python-fatal-error", ended(6).text("fatal-python-error", "none_dealloc: deallocating None"))
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == "Python gave up with a fatal error: none_dealloc: deallocating None."
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        ended(6),
+        ended(6).text("fatal-python-error", "Aborted"),
+        ended(11).text("fatal-python-error", "Segmentation fault"),
+        killed().text("fatal-python-error", "x"),
+    ],
+    ids=range(4),
+)
+def test_near_miss_of_a_death_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death("python-fatal-error", death) == []
+
+
+def test_where_there_is_a_record_it_speaks(ask_death: AskDeath) -> None:
+    death = ended(6, crash=Crash(CrashRecord())).text("fatal-python-error", "none_dealloc: deallocating None")
+    assert ask_death("python-fatal-error", death) == []

@@ -6,8 +6,10 @@ import pytest
 
 from ftforensics.model.diagnosis import Confidence, Finding
 from synth.crash_record import CrashText
+from synth.death import PID, DeathBuilder, ended, killed
 
 Ask = Callable[..., list[Finding]]
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
 PYTHON = "/usr/lib/libpython3.11.so.1.0"
 ABORT = ("__pthread_kill_implementation", "raise", "abort")
 
@@ -92,3 +94,25 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     assert ask("raised-by-program", raised().set(native=None)) == [], "every abort() looks like this"
     (finding,) = ask("raised-by-program", raised(), *ABORT, "os_abort")
     assert finding.confidence is Confidence.LIKELY, "a function of that name outside the interpreter"
+
+
+def test_fires_on_a_kill_that_it_sent_itself(ask_death: AskDeath) -> None:
+    (finding,) = ask_death("raised-by-program", killed().sent("python", PID))
+    assert finding.confidence is Confidence.PROVEN and finding.summary == "The program sent itself SIGKILL."
+    (finding,) = ask_death("raised-by-program", ended(15).signal(15, PID))
+    assert finding.confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        killed(),
+        killed().sent("bash"),
+        ended(15).signal(15, 4000),
+        ended(2).signal(2, PID),
+        ended(6).sent("python", PID),
+    ],
+    ids=range(5),
+)
+def test_near_miss_of_a_death_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death("raised-by-program", death) == []

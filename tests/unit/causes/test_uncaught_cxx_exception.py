@@ -4,10 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from ftforensics.model.case import Crash
+from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Confidence, Finding
 from synth.crash_record import CrashText
+from synth.death import DeathBuilder, ended, killed
 
 Ask = Callable[..., list[Finding]]
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
 TERMINATE = ("__pthread_kill_implementation", "raise", "abort", "std::terminate()", "__cxa_throw", "watchdog")
 
 
@@ -65,3 +69,31 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
 def test_missing_evidence_weakens_what_is_proven(ask: Ask, text: CrashText, frames: tuple[str, ...]) -> None:
     (finding,) = ask("uncaught-cxx-exception", text, *frames)
     assert finding.confidence is Confidence.LIKELY
+
+
+def test_fires_on_the_text_without_a_record(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(
+        "uncaught-cxx-exception", ended(6).text("cxx-exception", "boom from C++", "std::runtime_error")
+    )
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == "A C++ exception was not caught: std::runtime_error: boom from C++."
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        ended(6),
+        ended(6).text("cxx-exception", None, None),
+        ended(11).text("cxx-exception", "x", "E"),
+        killed().text("cxx-exception", "x", "E"),
+        ended(6).text("heap", "x"),
+    ],
+    ids=range(5),
+)
+def test_near_miss_of_a_death_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death("uncaught-cxx-exception", death) == []
+
+
+def test_where_there_is_a_record_it_speaks(ask_death: AskDeath) -> None:
+    death = ended(6, crash=Crash(CrashRecord())).text("cxx-exception", "boom from C++", "std::runtime_error")
+    assert ask_death("uncaught-cxx-exception", death) == []

@@ -55,6 +55,7 @@ from ftforensics.causes.ending import (
     is_own,
     is_unseen,
     last_signal,
+    only_the_ring_says,
     process_text,
     senders,
     signal_name,
@@ -179,8 +180,7 @@ def _by_recorder(death: Death, seen: SignalMatch) -> Iterator[Finding]:
     if not same:
         confidence = Confidence.LIKELY if is_unseen(death) else Confidence.POSSIBLE
     # With another si_code the sender may write any pid; 0 names nobody.
-    unwatched = all(cite.source == "ring" for cite in death.ending)
-    if code not in (SI_USER, SI_TKILL) or sender.pid == 0 or against or death.given or unwatched:
+    if code not in (SI_USER, SI_TKILL) or sender.pid == 0 or against or only_the_ring_says(death):
         confidence = weaker(confidence, Confidence.LIKELY)
     ended = f"{name} was sent by {_ROLES.get(seen.sender_role or '', '')}{who}"
     yield Finding(

@@ -14,6 +14,10 @@ well and are causes of their own. It is proven when the kernel filled in the sen
 `os.abort`, `os.kill` or `signal.raise_signal` is on the stack; those serve nobody but a Python program. A call of C's
 `abort` or `raise` is likely: a signal handler of a library may have raised again what it had caught.
 
+Without a crash record a tracer or the recorder can have seen that the process sent itself the signal that ended it:
+proven when traced by its exact pid, else likely. SIGINT is left out, which Python sends itself after a
+KeyboardInterrupt to end with the right status.
+
 `std::terminate()` with no exception thrown counts here too: a `std::thread` that nobody joined, a pure virtual call.
 
 ## What to do
@@ -37,15 +41,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame, frame_name, line_text, runs_python
+from ftforensics.causes.ending import FAULTS, is_own, last_signal, senders, signal_name, signal_of, strength
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import PYTHON_FATAL, TERMINATE, find_function, frame_text, places, plain_name
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism, Uncovered
 
 KIND = Kind.OWN_FAULT
 _SI_USER, _SI_TKILL = 0, -6
+_SIGINT = 2
 # Functions of the interpreter, and what they are to a Python program.
 _PYTHON = {
     "os_abort": "os.abort()",
@@ -112,6 +119,27 @@ def check(crash: Crash) -> Iterator[Finding]:
             *_about_terminate(crash),
             *_look(crash),
         ],
+    )
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    number = signal_of(death)
+    if death.alive or death.crash is not None or number is None or number in (*FAULTS, _SIGINT):
+        return
+    traced = next((one for one in senders(death) if is_own(death, one)), None)
+    noted = last_signal(death)
+    own = noted is not None and noted.signal.sender is not None and noted.signal.sender.pid == death.pid
+    if traced is None and not own:
+        return
+    sure = strength(traced.match.tie, traced.match.against) if traced is not None else Confidence.LIKELY
+    cite = traced.cite if traced is not None else noted.cite if noted is not None else None
+    yield Finding(
+        cause="raised-by-program",
+        confidence=sure,
+        summary=f"The program sent itself {signal_name(number)}.",
+        supports=[*([cite] if cite is not None else []), *death.ending],
+        against=list(traced.match.against) if traced is not None else [],
+        remedies=[Remedy("Look for os.kill or a watchdog in the program itself, and for what it wrote before")],
     )
 
 

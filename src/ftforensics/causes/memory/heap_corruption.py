@@ -10,7 +10,8 @@ the stack is often innocent: it only made the next call to `malloc` or `free`.
 
 The process aborted itself with one of the allocator's own messages, or from the allocator's error path. That is
 likely, not proven: the allocator saw that its lists are inconsistent, but damaged hardware makes them so too, and the
-message does not say who did it. A segmentation fault inside `malloc` or `free` is only possible.
+message does not say who did it. A segmentation fault inside `malloc` or `free` is only possible. Without a crash
+record it is likely when SIGABRT ended the process and the allocator's message stands in its output.
 
 ## What to do
 
@@ -39,14 +40,17 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import has_torch, heap_check
 from ftforensics.causes.blame import blame, blame_text, frame_name, line_text
+from ftforensics.causes.ending import signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import places, plain_name
-from ftforensics.model.basics import Cite
+from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.OWN_FAULT
+_SIGABRT = 6
 _ALLOCATOR = (
     "malloc", "free", "cfree", "calloc", "realloc", "__libc_malloc", "__libc_free", "__libc_calloc",
     "__libc_realloc", "_int_malloc", "_int_free", "_int_free_merge_chunk", "_int_realloc", "_int_memalign",
@@ -117,3 +121,27 @@ def _remedies(crash: Crash) -> list[Remedy]:
             else "Look for a second libstdc++ or allocator in the process: freed by one, allocated by the other"
         ),
     ]
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    texts = [one for one in death.texts if one.kind == "heap"]
+    if death.alive or death.crash is not None or signal_of(death) != _SIGABRT or not texts:
+        return
+    said = texts[-1]
+    message = " ".join((said.message or said.line.text).split())[:200]
+    yield Finding(
+        cause="heap-corruption",
+        confidence=Confidence.LIKELY,
+        summary=f"The allocator found its heap damaged: {message}.",
+        supports=[Cite("launcher", f"line {said.line.number}", said.line.text), *death.ending],
+        unknown=[Gap("crash", "who called the allocator", "ftforensics run -- COMMAND...")],
+        remedies=[
+            Remedy(
+                "Run once with a checking allocator. If the failure moves, memory is overwritten or used after it was "
+                "freed (with glibc 2.34 and later, preload libc_malloc_debug.so.0 too)",
+                "MALLOC_CHECK_=3 MALLOC_PERTURB_=165 python ...",
+                settles=True,
+            ),
+            Remedy("Rebuild native extensions for the installed torch, and look for a second libstdc++ or allocator"),
+        ],
+    )

@@ -13,6 +13,9 @@ The signal came from the hardware or was raised by the process itself, and no ot
 never called proven: that a fault happened is certain, but a fault is not yet a reason. `verdict.mechanism` says what
 kind of access it was.
 
+Without a crash record the wait status or a launcher's line says the signal, and the kernel's own line about the fault,
+where there is one, the kind of access and the library.
+
 ## What to do
 
 1. Look at the frame that the summary names. Frames of libc, libstdc++, libffi and the interpreter above it only did
@@ -41,9 +44,12 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import advice
 from ftforensics.causes.blame import blame_text
+from ftforensics.causes.ending import FAULTS, signal_name, signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import places
+from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
+from ftforensics.model.death import Death, FaultMatch, Tie
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism, Uncovered
 
@@ -147,3 +153,52 @@ def _remedies(crash: Crash) -> list[Remedy]:
     if crash.reading.deliberate_trap:
         return [Remedy("Read what was printed before it: such a trap stands behind a failed check"), *advice(crash)]
     return advice(crash)
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    number = signal_of(death)
+    if death.alive or death.crash is not None or number not in FAULTS or number is None:
+        return
+    fault = next((one for one in death.faults if one.match.tie is not Tie.WEAK), None)
+    texts = [one for one in death.texts if one.kind in ("assertion", "worker-fault")]
+    said = _said_outside(death)
+    if said is None and texts and texts[-1].kind == "assertion" and texts[-1].message:
+        said = " ".join(texts[-1].message.split())[:300].rstrip(".")
+    where = f"{signal_name(number)}{_library(fault)}"
+    supports = [*death.reading.supports, *([fault.cite] if fault is not None else []), *death.ending]
+    supports += [Cite("launcher", f"line {one.line.number}", one.line.text) for one in texts]
+    yield Finding(
+        cause="native-fault",
+        confidence=Confidence.LIKELY,
+        summary=f"{where}: {said}." if said else f"{where}.",
+        supports=list(dict.fromkeys(supports)),
+        against=list(death.reading.against),
+        unknown=list(death.reading.unknown),
+        remedies=[
+            Remedy(
+                "Record the next one: its stack names the function and the line of Python",
+                "ftforensics run -- COMMAND...",
+            )
+        ],
+    )
+
+
+def _said_outside(death: Death) -> str | None:
+    word, address = death.reading.mechanism, death.reading.address
+    if death.reading.plain is not None:
+        return death.reading.plain
+    if word is None or word in (Mechanism.SENT_BY_PROCESS, Mechanism.KILLED):
+        return None
+    said = _SAID.get(word)
+    return f"{said} (address {address})" if said and address else said
+
+
+def _library(fault: FaultMatch | None) -> str:
+    """Where the kernel's line says the instruction was, as " in libx.so +0x1136"."""
+    if fault is None or fault.fault.file is None:
+        return ""
+    at = fault.fault
+    offset = ""
+    if at.ip is not None and at.map_base is not None and at.map_offset is not None:
+        offset = f" +{int(at.ip) - int(at.map_base) + int(at.map_offset):#x}"
+    return f" in {(at.file or '').rpartition('/')[2]}{offset}"

@@ -10,6 +10,8 @@ the GIL, released an object too often, or wrote over an object.
 
 SIGABRT raised by the process itself, with the interpreter's function for fatal errors on the stack: likely. It is not
 proven: the reason itself is only on stderr, and an embedding program may call that function for reasons of its own.
+Without a crash record it is likely when SIGABRT ended the process and that line stands in its output. `faulthandler`
+prints "Fatal Python error: Segmentation fault" and the like for plain signals; those are no fatal error of Python's.
 
 CPython 3.12 and 3.13 may die of SIGSEGV instead: on a thread without the GIL the same function takes `faulthandler`
 down first, which frees memory as only a thread with the GIL may. That happens where `faulthandler` was used before, by
@@ -38,14 +40,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame, frame_name, line_text, runs_python
+from ftforensics.causes.ending import signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import PYTHON_FATAL, frame_text, places, plain_name
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.OWN_FAULT
+_SIGABRT = 6
+# What faulthandler prints behind the same words, for a signal (Modules/faulthandler.c).
+_SIGNALS = ("Segmentation fault", "Aborted", "Bus error", "Floating", "Illegal instruction")
 # Who calls for a fatal error tells which one it is (Python/ceval_gil.c, Objects/object.c, Python/pystate.c).
 _REASONS = {
     "_Py_FatalError_TstateNULL": "Python was called without holding the GIL",
@@ -115,3 +122,28 @@ def _where(crash: Crash) -> str:
     if blamed.python is not None:
         return f" at {line_text(blamed.python)}"
     return ", called through ctypes" if blamed.border == "ctypes" else ""
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    texts = [
+        one
+        for one in death.texts
+        if one.kind == "fatal-python-error" and one.message and not one.message.startswith(_SIGNALS)
+    ]
+    if death.alive or death.crash is not None or signal_of(death) != _SIGABRT or not texts:
+        return
+    said = texts[-1]
+    yield Finding(
+        cause="python-fatal-error",
+        confidence=Confidence.LIKELY,
+        summary=f"Python gave up with a fatal error: {' '.join((said.message or '').split())[:300].rstrip('.')}.",
+        supports=[Cite("launcher", f"line {said.line.number}", said.line.text), *death.ending],
+        unknown=[Gap("crash", "which native code was running", "ftforensics run -- COMMAND...")],
+        remedies=[
+            Remedy(
+                "Run once with Python's own checks: a damaged object is found earlier",
+                "PYTHONMALLOC=debug python -X dev ...",
+                settles=True,
+            )
+        ],
+    )

@@ -12,7 +12,8 @@ SIGABRT raised by the process itself, with a throw on the stack between the C++ 
 hand in the crashing thread. `std::terminate` alone is no exception (see `raised-by-program`). It is proven when the
 process's own exception record names the exception, and the stack shows the runtime ending the process in the middle of
 a throw. Less is likely at most: an exception that was caught stays at hand while its handler runs, and the handler may
-have called `std::terminate` or `abort` for another reason.
+have called `std::terminate` or `abort` for another reason. Without a crash record it is likely when SIGABRT ended the
+process and "terminate called after throwing" stands in its output.
 
 ## What to do
 
@@ -39,15 +40,18 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import has_torch
 from ftforensics.causes.blame import blame, frame_name, line_text
+from ftforensics.causes.ending import signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import TERMINATE, THROW, find_function, places
-from ftforensics.model.basics import Gap
+from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 from ftforensics.parsers.exception_text import exception_type
 
 KIND = Kind.OWN_FAULT
+_SIGABRT = 6
 
 
 def check(crash: Crash) -> Iterator[Finding]:
@@ -94,3 +98,25 @@ def _by_whom(crash: Crash) -> str:
     if blamed.frame is not None:
         return f"; it came from {frame_name(blamed.frame)}"
     return f"; it came from below {line_text(blamed.python)}" if blamed.python else ""
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    texts = [one for one in death.texts if one.kind == "cxx-exception"]
+    if death.alive or death.crash is not None or signal_of(death) != _SIGABRT or not texts:
+        return
+    thrown = texts[-1]
+    # "terminate called without an active exception" names neither type nor text, and is none.
+    if not thrown.type and not thrown.message:
+        return
+    said = ": ".join(part for part in (thrown.type, thrown.message) if part)
+    yield Finding(
+        cause="uncaught-cxx-exception",
+        confidence=Confidence.LIKELY,
+        summary=f"A C++ exception was not caught: {' '.join(said.split())[:300]}.",
+        supports=[Cite("launcher", f"line {thrown.line.number}", thrown.line.text), *death.ending],
+        unknown=[Gap("crash", "where it was thrown", "ftforensics run -- COMMAND...")],
+        remedies=[
+            Remedy("Read the exception's own text and act on that"),
+            Remedy("Run again with the place it was thrown at", "TORCH_SHOW_CPP_STACKTRACES=1 python ..."),
+        ],
+    )

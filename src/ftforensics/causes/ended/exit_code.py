@@ -1,0 +1,57 @@
+"""The process ended itself with an exit status.
+
+## What it means
+
+It was no signal: the program, or a library in it, called `exit` with a number that is not zero. Python does so with 1
+after an exception that nobody caught, with 2 for bad arguments, and with whatever `sys.exit` is given. This cause is
+the plain statement of that fact.
+
+## How it is told apart
+
+The wait status, or a launcher, gives a number that stands for no signal. It is the residual: never proven to be a
+reason, and the answer only when nothing more specific is at least likely.
+
+## What to do
+
+1. Read the last lines that this process wrote to stderr.
+2. For an exit of 1 without a traceback, look for a library that calls `exit` itself, or for stderr that went elsewhere.
+
+## Seen in the field
+
+- "exitcode: 1" of torchrun with `traceback: To enable traceback see ...`: the traceback is further up in the log, or in
+  the rank's own file under `--log-dir`.
+
+## References
+
+- man 3 exit; Python documentation, `sys.exit`
+- PyTorch documentation, "Error Propagation" (the `record` decorator)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ftforensics.causes.ending import signal_of
+from ftforensics.causes.registry import Kind
+from ftforensics.model.basics import Cite
+from ftforensics.model.death import Death
+from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+
+KIND = Kind.RESIDUAL
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    if death.alive or not death.code or signal_of(death) is not None:
+        return
+    last = death.exceptions[-1] if death.exceptions else None
+    said = f" after {last.type}: {last.message}"[:200].rstrip(": ") if last is not None else ""
+    supports = list(death.ending)
+    if last is not None:
+        supports.append(Cite("launcher", f"line {last.line.number}", last.line.text))
+    yield Finding(
+        cause="exit-code",
+        confidence=Confidence.LIKELY,
+        summary=f"The process ended itself with exit status {death.code}{said}.",
+        supports=supports,
+        remedies=[Remedy("Read the last lines that this process wrote to stderr")],
+    )

@@ -1,0 +1,127 @@
+"""The launcher ended this process; the reason lies elsewhere.
+
+## What it means
+
+When one process of a job fails, its launcher ends the others: torchrun with SIGTERM and, 30 seconds later, SIGKILL;
+DeepSpeed, Lightning and `mp.spawn` with either. The launcher does the same when it is told to end itself. This process
+did nothing wrong, and its exit status of -15 or -9 says nothing about the first failure.
+
+## How it is told apart
+
+It is proven when the kernel names the launcher as the sender of the signal that ended the process: traced by
+`ftforensics run`, or noted by the recorder in the process together with the wait status that fits. It is likely when
+the launcher's log says that it ended this pid with that signal, or when the recorder noted the launcher's SIGTERM and
+SIGKILL came later. A launcher that lists all its pids, the dead one among them (DeepSpeed), does not say of any that it
+was still alive: such a line counts only where another process died first. A kernel record that this very process was
+killed for want of memory outweighs the launcher's words.
+
+## What to do
+
+1. Look for the process that failed first: the report names it when it is in the input.
+2. When no process failed before, look at who ended the launcher: a scheduler, a person, a lost connection.
+
+## Seen in the field
+
+- "exitcode: -15" for seven of eight ranks; the eighth one has the reason.
+- Dozens of "forcefully exiting via SIGKILL" after a checkpoint that failed on one rank.
+
+## References
+
+- PyTorch documentation, "Error Propagation" and "torchrun"; DeepSpeed's launcher/launch.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ftforensics.causes.authority import named_by_kernel
+from ftforensics.causes.ending import (
+    SI_TKILL,
+    SI_USER,
+    SIGKILL,
+    SIGTERM,
+    is_unseen,
+    last_signal,
+    only_the_ring_says,
+    process_text,
+    senders,
+    signal_name,
+    signal_of,
+    strength,
+    weaker,
+)
+from ftforensics.causes.registry import Kind
+from ftforensics.model.basics import Cite
+from ftforensics.model.death import Death, SignalMatch, Tie
+from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+
+KIND = Kind.KILLER
+_PATIENCE = 120.0  # seconds that a launcher may wait between SIGTERM and SIGKILL
+_SENT = (1, 2, 3, 9, 15)  # what launchers send
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    number = signal_of(death)
+    if death.alive or (number is not None and number not in _SENT) or (number is None and not is_unseen(death)):
+        return
+    against = named_by_kernel(death)
+    traced = [one for one in senders(death) if one.sender_role == "launcher"]
+    noted = _noted(death)
+    if traced:
+        best = min(traced, key=lambda one: list(Tie).index(one.match.tie))
+        against = [*best.match.against, *against]
+        who = process_text(best.sent.sender_comm, best.sent.sender_pid or best.sent.sender_tid)
+        confidence = strength(best.match.tie, against)
+        yield _finding(death, confidence, who, best.sent.signal, [best.cite, *best.match.why], against)
+    elif noted is not None:
+        confidence = Confidence.PROVEN
+        # Between a noted SIGTERM and a SIGKILL somebody else may have come; a wait status settles that.
+        kernels = noted.signal.code in (SI_USER, SI_TKILL)
+        if noted.signal.number != number or not kernels or against or only_the_ring_says(death):
+            confidence = Confidence.LIKELY
+        confidence = weaker(confidence, Confidence.POSSIBLE) if against and number == SIGKILL else confidence
+        pid = noted.signal.sender.pid if noted.signal.sender else None
+        who = process_text(noted.sender_comm, pid)
+        yield _finding(death, confidence, who, noted.signal.number, [noted.cite], against)
+    elif death.ended_by:
+        yield _by_log(death, number, against)
+
+
+def _noted(death: Death) -> SignalMatch | None:
+    """The launcher's signal that the recorder saw: the one that ended it, or a SIGTERM that a SIGKILL followed."""
+    last = last_signal(death)
+    if last is not None:
+        return last if last.sender_role == "launcher" else None
+    asked = [
+        one
+        for one in death.signals
+        if one.signal.number == SIGTERM and one.sender_role == "launcher" and (one.before or 0) <= _PATIENCE
+    ]
+    return asked[-1] if asked and signal_of(death) in (None, SIGKILL) else None
+
+
+def _by_log(death: Death, number: int | None, against: list[Cite]) -> Finding:
+    said = next((one for one in death.ended_by if one.signal in (None, number)), death.ended_by[0])
+    fits = said.signal is None or said.signal == number
+    confidence = Confidence.LIKELY if fits and number is not None and not against else Confidence.POSSIBLE
+    if said.signal == SIGTERM and number == SIGKILL:
+        # It was asked to end and then killed: by the launcher that lost patience, or by somebody else before that.
+        confidence = weaker(confidence, Confidence.POSSIBLE)
+    sent = said.signal if said.signal is not None else number or SIGTERM
+    return _finding(death, confidence, said.by, sent, [one.cite for one in death.ended_by], against)
+
+
+def _finding(
+    death: Death, confidence: Confidence, who: str, number: int, supports: list[Cite], against: list[Cite]
+) -> Finding:
+    return Finding(
+        cause="launcher-teardown",
+        confidence=confidence,
+        summary=f"Ended by its launcher, {who}, with {signal_name(number)}; the reason lies elsewhere.",
+        supports=[*supports, *death.ending],
+        against=against,
+        remedies=[
+            Remedy("Look at the process that failed first: this one was taken down because of it"),
+            Remedy("If none failed before, find out who ended the launcher: a scheduler, a person, a lost connection"),
+        ],
+    )

@@ -1,0 +1,48 @@
+"""The scheduler took the job's resources for another one.
+
+## What it means
+
+A job of higher priority needed the nodes, and the site's rules allow taking them. The scheduler sends SIGTERM, waits
+for a grace time, then sends SIGKILL, and may queue the job again.
+
+## How it is told apart
+
+The scheduler says so: "CANCELLED AT ... DUE TO PREEMPTION" or "DUE TO JOB REQUEUE", the state PREEMPTED or REQUEUED in
+its accounting, or the reason of a pod. It is proven when that is this process's job, its end follows within the grace
+time, and nothing speaks against it; otherwise likely.
+
+## What to do
+
+1. Let the job handle the warning signal: save, and end with a status that requeues it.
+2. Run where jobs are not preempted, or ask for a partition with a longer grace time.
+
+## Seen in the field
+
+- Jobs in a "scavenger" or spot partition that end after minutes or days, always with SIGTERM before.
+
+## References
+
+- Slurm documentation, "Preemption"; man 1 sbatch (--requeue)
+- Kubernetes documentation, "Pod Priority and Preemption"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ftforensics.causes.registry import Kind
+from ftforensics.causes.scheduler import decided
+from ftforensics.model.death import Death
+from ftforensics.model.diagnosis import Finding, Remedy
+
+KIND = Kind.KILLER
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    return decided(
+        death,
+        "scheduler-preempted",
+        ("preempted", "requeued"),
+        "took the job's resources for another one",
+        [Remedy("Let the job save at the warning signal and be queued again", "sbatch --requeue --signal=B:USR1@120")],
+    )

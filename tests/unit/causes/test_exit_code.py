@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ftforensics.causes.registry import Kind, find_cause
+from ftforensics.model.diagnosis import Confidence, Finding
+from synth.death import DeathBuilder, ended, killed, unseen
+
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
+ID = "exit-code"
+
+
+def test_fires(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, ended(code=3))
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == "The process ended itself with exit status 3."
+
+
+def test_the_last_exception_is_quoted(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, ended(code=1).exception("OSError", "first").exception("ValueError", "loss is nan"))
+    assert finding.summary.endswith("with exit status 1 after ValueError: loss is nan.")
+    assert finding.supports[-1].text == "ValueError: loss is nan"
+
+
+def test_it_is_a_residual() -> None:
+    cause = find_cause(ID)
+    assert cause is not None and cause.kind is Kind.RESIDUAL
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        killed(),
+        unseen(),
+        ended(code=0),
+        ended(code=137),
+        ended(code=139),
+        ended(code=247),
+        ended(code=1, alive=True),
+        ended(15),
+    ],
+    ids=range(8),
+)
+def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death(ID, death) == []
+
+
+@pytest.mark.parametrize(
+    ("death", "confidence"),
+    [
+        (ended(code=1), Confidence.LIKELY),
+        (ended(code=200), Confidence.LIKELY),
+    ],
+    ids=range(2),
+)
+def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
+    assert [finding.confidence for finding in ask_death(ID, death)] == [confidence]
