@@ -136,3 +136,11 @@ needs_tracefs = _needs(
     "needs root and a kernel with tracefs",
 )
 needs_kmsg = _needs(IS_ROOT and Path("/dev/kmsg").exists(), "needs root and /dev/kmsg")
+# A pattern with a path or a pipe puts the core file somewhere else, and it is the whole machine's setting.
+needs_core_files = _needs(
+    Path("/proc/sys/kernel/core_pattern").read_text().startswith("core"),
+    "kernel.core_pattern does not put core files into the working directory",
+)
+JEMALLOC = next(iter(sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))), None)
+needs_jemalloc = _needs(JEMALLOC is not None, "libjemalloc2 is not installed")
+needs_bash = _needs(shutil.which("bash") is not None, "bash is not installed")

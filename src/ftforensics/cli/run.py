@@ -67,7 +67,7 @@ def _supervised(command: list[str], options: argparse.Namespace, say: Say) -> Ou
         from ftforensics.supervise.supervisor import Settings, supervise
 
         settings = Settings(options.dir, not options.no_preload, not options.no_trace, not options.no_log)
-        return supervise(command, settings, say)
+        return supervise(command, settings, found, say)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a training run must not fail for want of its witness
         say(f"the job runs without us: {type(error).__name__}: {error}")
         child.become(command, os.environb, {}, found)

@@ -20,11 +20,12 @@ NOT_EXECUTABLE = 126
 class Surroundings(NamedTuple):
     """What this process inherited. Taken before anything is changed.
 
-    mask: blocked signals; default: signals that this Python has changed and the command must not find so.
+    mask: blocked signals; default, ignored: what the command has to find so, and we have changed.
     """
 
     mask: set[int]
     default: list[int]
+    ignored: list[int]
 
 
 def surroundings() -> Surroundings:
@@ -33,7 +34,12 @@ def surroundings() -> Surroundings:
     if _parent_ignores_pipe():
         changed.remove(signal.SIGPIPE)
     # A handler is reset by exec; an inherited "ignore" (nohup, a background job's SIGINT) stays by itself.
-    return Surroundings(mask, [int(number) for number in changed])
+    ignored = []
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        # Then the kernel reaps our children unseen (man 2 wait, NOTES).
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        ignored.append(int(signal.SIGCHLD))
+    return Surroundings(mask, [int(number) for number in changed], ignored)
 
 
 def start(
@@ -70,6 +76,8 @@ def become(
                 os.dup2(source, number)  # clears close-on-exec
         for number in found.default:
             signal.signal(number, signal.SIG_DFL)
+        for number in found.ignored:
+            signal.signal(number, signal.SIG_IGN)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, found.mask)

@@ -84,14 +84,13 @@ class Outcome(NamedTuple):
 Say = Callable[[str], None]
 
 
-def supervise(command: Sequence[str], settings: Settings, say: Say) -> Outcome:
+def supervise(command: Sequence[str], settings: Settings, found: child.Surroundings, say: Say) -> Outcome:
     """Run it to its end. say: one line for the person. Whatever is raised is raised before the command was started.
 
     The signals of the job stay blocked: the caller decides what they mean from now on.
     """
     shut = streams.closed()
     streams.occupy(shut)
-    found = child.surroundings()
     place = _Place.open(settings, say)
     _remark(place, say)
     variables, gaps = _variables(command, settings, place.path)
@@ -358,6 +357,9 @@ class _Watch:
             try:
                 info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
+                if self._status is None:  # it cannot be, and waiting for ever would be the worst answer
+                    self._evidence.gap("run", "the command was reaped by somebody else: how it ended is not known")
+                    self._status = 1 << 8
                 return
             if info is None:
                 return

@@ -1,0 +1,215 @@
+"""Signals, environment, relatives: what else a job could notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conditions import JEMALLOC, needs_jemalloc
+from supervised import RUN, environment, wait_for
+
+STATE = """
+import json, os, signal, sys
+text = open("/proc/self/status").read()
+state = {line.split(":")[0]: line.split()[1] for line in text.splitlines() if line[:3] in ("Sig", "NoN", "Sec")}
+state.pop("SigQ")
+state["fds"] = sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1]
+state["umask"] = os.umask(0)
+state["leads"] = os.getsid(0) == os.getpid()
+state["nice"] = os.nice(0)
+print(json.dumps(state))
+"""
+
+
+def state(tmp_path: Path, under: list[str], preparation: str) -> dict[str, object]:
+    """What a process finds after `preparation` in a parent."""
+    script = f"import os, signal, sys\n{preparation}\nos.execvp(sys.argv[1], sys.argv[1:])"
+    made = subprocess.run(
+        [
+            sys.executable,
+            "-S",
+            "-c",
+            script,
+            *under,
+            "/bin/sh",
+            "-c",
+            'exec "$@"',
+            "-",
+            sys.executable,
+            "-SI",
+            "-c",
+            STATE,
+        ],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        timeout=30,
+        restore_signals=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return json.loads(made.stdout)
+
+
+@pytest.mark.parametrize(
+    "preparation",
+    [
+        "pass",
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)",  # nohup
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGQUIT, signal.SIG_IGN)",  # `job &` in sh
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD])",
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        "os.umask(0o077); os.nice(3)",
+        "os.dup2(1, 9, inheritable=True)",
+    ],
+)
+def test_what_is_inherited_arrives(tmp_path: Path, preparation: str) -> None:
+    preparation += "; signal.signal(signal.SIGPIPE, signal.SIG_DFL); signal.signal(signal.SIGXFSZ, signal.SIG_DFL)"
+    bare = state(tmp_path, [], preparation)
+    under = state(tmp_path, [*RUN, "--"], preparation)
+    assert under == bare
+
+
+def test_nohup_outlives_the_hangup(start, tmp_path: Path) -> None:
+    """SIGHUP to the whole group: with nohup the job goes on."""
+    job = subprocess.Popen(
+        ["nohup", *RUN, "--dir", str(tmp_path / "folder"), "--", "sh", "-c", "echo ready; read line; echo $line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        process_group=0 if sys.version_info >= (3, 11) else None,
+    )
+    assert job.stdout is not None and job.stdin is not None
+    assert job.stdout.readline() == b"ready\n"
+    os.killpg(job.pid, signal.SIGHUP)
+    job.stdin.write(b"alive\n")
+    job.stdin.close()
+    assert job.stdout.read() == b"alive\n" and job.wait(30) == 0
+    job.stdout.close()
+
+
+COUNT = """
+import os, signal, time
+got = []
+for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2):
+    signal.signal(number, lambda number, frame: got.append(int(number)))
+os.write(1, b"ready\\n")
+while not got:
+    signal.pause()
+until = time.monotonic() + 0.4
+while (left := until - time.monotonic()) > 0:
+    time.sleep(left)
+os.write(1, ("%s\\n" % got).encode())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT, signal.SIGUSR2])
+@pytest.mark.parametrize("to", ["supervisor", "group"])
+def test_a_signal_arrives_once(start, tmp_path: Path, number: int, to: str) -> None:
+    """Sent to the supervisor alone it is passed on; sent to the group, the job has got it already."""
+    job = start(sys.executable, "-S", "-c", COUNT + "os._exit(1)", stdout=subprocess.PIPE, start_new_session=True)
+    assert job.stdout.readline() == b"ready\n"
+    if to == "group":
+        os.killpg(job.pid, number)
+    else:
+        os.kill(job.pid, number)
+    assert job.stdout.readline() == f"[{int(number)}]\n".encode()
+    assert job.wait(30) == 1
+    did = [json.loads(line) for line in (tmp_path / "folder" / "evidence.jsonl").read_text().splitlines()]
+    told = [(line["signal"], line["did"], line["sender_pid"]) for line in did if line["type"] == "forwarded"]
+    wording = "passed on" if to == "supervisor" else "the whole process group got it: left alone"
+    assert told == [(int(number), wording, os.getpid())]
+
+
+def test_orphans_are_named_not_waited_for_and_not_killed(start, tmp_path: Path) -> None:
+    job = start("bash", "-c", "sleep 61.5 >/dev/null 2>&1 & echo $!; exit 4", stdout=subprocess.PIPE)
+    orphan = int(job.stdout.readline())
+    try:
+        assert job.wait(30) == 4
+        assert Path(f"/proc/{orphan}/comm").read_text() == "sleep\n"
+        lines = [json.loads(line) for line in (tmp_path / "folder" / "evidence.jsonl").read_text().splitlines()]
+        named = [(line["pid"], line["argv"]) for line in lines if line["type"] == "orphan"]
+        assert named == [(orphan, ["sleep", "61.5"])]
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+
+
+def test_an_orphan_that_still_prints_is_heard(start, tmp_path: Path) -> None:
+    """What the job left running writes to where it would have written; the copier stays for it."""
+    script = f"(read line < {tmp_path}/go; echo late) & exit 0"
+    os.mkfifo(tmp_path / "go")
+    job = start("bash", "-c", script, stdout=subprocess.PIPE)
+    assert job.wait(30) == 0
+    with open(tmp_path / "go", "w") as go:
+        go.write("go\n")
+    assert job.stdout.read() == b"late\n"
+
+
+SURVIVES = """
+import os, sys
+os.write(1, b"ready\\n")
+os.read(0, 1)
+for _ in range(200):
+    os.write(1, b"x" * 50000)
+os.write(2, b"end\\n")
+open(sys.argv[1], "w").write("ended well")
+"""
+
+
+def test_the_supervisors_death_is_not_the_jobs(start, tmp_path: Path) -> None:
+    """kill -9 of the supervisor: no signal, no blocked write, all of the output."""
+    end = tmp_path / "end"
+    job = start(
+        sys.executable, "-c", SURVIVES, str(end), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert job.stdout.readline() == b"ready\n"
+    job.kill()
+    assert job.wait(30) == -signal.SIGKILL
+    job.stdin.write(b"g")
+    job.stdin.close()
+    assert len(job.stdout.read()) == 200 * 50000
+    assert job.stderr.read() == b"end\n"
+    wait_for(lambda: end.exists() and end.read_text() == "ended well")
+    log = (tmp_path / "folder" / "launcher.log").read_bytes
+    wait_for(lambda: b"end\n" in log())
+
+
+def test_a_group_killed_with_its_supervisor_is_told_at_the_next_start(start, job, tmp_path: Path) -> None:
+    first = start("sh", "-c", "echo ready; sleep 60", stdout=subprocess.PIPE, start_new_session=True)
+    assert first.stdout.readline() == b"ready\n"
+    wait_for(lambda: b'"started"' in (tmp_path / "folder" / "evidence.jsonl").read_bytes())
+    during = job("true")
+    assert b"previous attempt" not in during.err, "it still runs"
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    after = job("true")
+    assert after.err.startswith(b"ftforensics: previous attempt:") and b"ftforensics analyze" in after.err
+    assert after.status == 0
+
+
+@needs_jemalloc
+def test_the_users_allocator_stays_first(job) -> None:
+    """An allocator that comes second in LD_PRELOAD may be none."""
+    look = """
+import os
+print([line.split()[-1] for line in open('/proc/self/maps') if 'jemalloc' in line][:1], os.environ['LD_PRELOAD'])
+"""
+    ended = job(sys.executable, "-c", look, env={"LD_PRELOAD": str(JEMALLOC)})
+    assert ended.status == 0, ended.err
+    libraries, preloaded = ended.out.decode().split("] ")
+    assert str(JEMALLOC) in os.path.realpath(preloaded.split(":")[0].strip()) or preloaded.startswith(str(JEMALLOC))
+    assert "jemalloc" in libraries
+
+
+def test_no_zombies_and_no_helpers_are_left(job) -> None:
+    before = set(os.listdir("/proc"))
+    assert job("sh", "-c", "exit 1").status == 1
+    new = [pid for pid in set(os.listdir("/proc")) - before if pid.isdigit()]
+    names = [Path(f"/proc/{pid}/comm").read_text() for pid in new if Path(f"/proc/{pid}/comm").exists()]
+    assert not [name for name in names if name.startswith("ftf-")]
