@@ -198,6 +198,13 @@ def test_a_group_seen_from_inside_a_cgroup_namespace() -> None:
     assert (found.used, found.limit_of) == (63 * GIB, "/docker/77aa")
     assert found.full == pytest.approx(63 / 64)
 
+    def below(seconds: float) -> list[GroupReading]:
+        return [GroupReading("/step", 2, usage=GIB), *chain(seconds)]
+
+    kill = msgspec.structs.replace(make_kill(limit_group="/docker/77aa"), own_group=None)
+    found = history(make_death(make_ring(groups=below), groups=["/step"], oom=[kill]))
+    assert (found.used, found.limit_of) == (63 * GIB, "/docker/77aa")
+
 
 def test_a_kill_of_the_whole_machine_shows_the_machine() -> None:
     ring = make_ring(lambda _: 5, lambda _: 4, available=lambda t: 480 - 8 * t + 1)
@@ -228,6 +235,12 @@ def test_without_any_limit_it_is_the_processs_own_memory() -> None:
     assert found.quantity == "this process's own memory"
     assert (found.limit, found.full) == (None, None)
     assert found.used == 63 * GIB
+
+
+def test_the_largest_number_of_version_1_is_no_limit() -> None:
+    ring = make_ring(groups=lambda _: [GroupReading(GROUP, 1, usage=GIB, limit=(1 << 63) - 4096)], total=None)
+    found = history(make_death(ring))
+    assert (found.quantity, found.limit) == ("this process's own memory", None)
 
 
 def test_cache_that_hides_the_rise_is_taken_out() -> None:
@@ -262,7 +275,7 @@ def test_flat_memory_is_flat() -> None:
 def test_the_ranks_that_grew_together() -> None:
     others = [make_ring(rank=rank, pid=100 + rank) for rank in (0, 1, 2, 4, 5, 6)]
     steady = make_ring(own=lambda _: 3.0, rank=7, pid=107)
-    worker = make_ring(rank=3, pid=300)
+    worker = make_ring(rank=10, pid=300)
     worker = msgspec.structs.replace(worker, process=msgspec.structs.replace(worker.process, worker_of=18033))
     elsewhere = make_ring(rank=8, pid=108, boot="another")
     gone = make_ring(rank=9, pid=109, fast=[FastSample(BEGIN + 1, rss_anon=GIB)], slow=[])

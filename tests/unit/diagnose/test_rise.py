@@ -60,6 +60,11 @@ def test_steps_of_a_checkpoint_are_one_rise() -> None:
     assert stopped == 60
 
 
+def test_a_step_that_is_not_the_last_is_not_the_whole_rise() -> None:
+    _, stopped, _ = rise_of(curve(lambda t: 20 + 8 * ((t > 20) + (t > 59.5))))
+    assert stopped > 59
+
+
 def test_a_deep_fall_before_is_not_part_of_it() -> None:
     began, _, growth = rise_of(curve(lambda t: 50 - t if t < 30 else 20 + (t - 30) * 1.2))
     assert began == pytest.approx(30, abs=0.3)
