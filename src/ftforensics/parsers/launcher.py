@@ -64,6 +64,7 @@ class _Reading:
             SubprocessReader(),
             PythonReader(),
         ]
+        self._opened: list[LineReader] = []  # those within something that spans lines
         self._shapes = _Shapes({anchor for reader in self._readers for anchor in reader.anchors})
         self._first: list[LauncherEvent] = []
         self._last: deque[LauncherEvent] = deque(maxlen=_LAST_EVENTS)
@@ -75,7 +76,7 @@ class _Reading:
     def block(self, block: bytes) -> None:
         """Whole lines (each but the file's last with its end)."""
         wanted = self._shapes.wanted(block)
-        if wanted or self._open():
+        if wanted or self._opened:
             self._lines(block, wanted)
         self._newlines += block.count(b"\n")
         self._partial = not block.endswith(b"\n")
@@ -85,19 +86,14 @@ class _Reading:
         for number, whole in enumerate(lines, self._newlines + 1):
             for part in whole.split(b"\r"):  # a progress bar rewrites its line
                 raw = part[:LONGEST]
-                if raw.translate(_FOLD) in wanted:
-                    readers = self._readers
-                else:
-                    readers = [reader for reader in self._readers if reader.open]
-                    if not readers:
-                        continue
+                readers = self._readers if raw.translate(_FOLD) in wanted else self._opened
+                if not readers:
+                    continue
                 line = job_line(raw, number)
                 for reader in readers:
                     for event in reader.read(line):
                         self._keep(event)
-
-    def _open(self) -> bool:
-        return any(reader.open for reader in self._readers)
+                self._opened = [reader for reader in self._readers if reader.open]
 
     def _keep(self, event: LauncherEvent) -> None:
         launcher = getattr(event, "launcher", None)
@@ -134,23 +130,27 @@ class _Shapes:
         self._ascii = [word for word in words if word.isascii()]
         self._other = [word for word in words if not word.isascii()]
         self._plain: set[bytes] = set()
+        self._wanted: set[bytes] = set()
 
     def wanted(self, block: bytes) -> set[bytes]:
         """The shapes of the block's lines that hold an anchor."""
         found = {shape[:LONGEST] for shape in block.translate(_FOLD).replace(b"\r", b"\n").split(b"\n")}
-        new = found - self._plain
+        wanted = found & self._wanted
+        new = found - self._plain - wanted
         if not new:
-            return new
-        if b"\x1b" in block:
-            wanted = {shape for shape in new if self._anchored(_colourless(shape))}
-        elif self._anchored(b"\n".join(new)):
-            wanted = {shape for shape in new if self._anchored(shape)}
-        else:
-            wanted = set()
-        if len(self._plain) > self._MOST:
-            self._plain.clear()
-        self._plain |= {shape for shape in new - wanted if len(shape) < 1000}
+            return wanted
+        if b"\x1b" in block or self._anchored(b"\n".join(new)):
+            anchored = {shape for shape in new if self._anchored(_colourless(shape))}
+            self._remember(self._wanted, anchored)
+            self._remember(self._plain, new - anchored)
+            return wanted | anchored
+        self._remember(self._plain, new)
         return wanted
+
+    def _remember(self, known: set[bytes], shapes: set[bytes]) -> None:
+        if len(known) > self._MOST:
+            known.clear()
+        known |= {shape for shape in shapes if len(shape) < 1000}
 
     def _anchored(self, text: bytes) -> bool:
         for word in self._ascii:
@@ -182,12 +182,25 @@ def _blocks(data: Iterable[bytes] | bytes) -> Iterator[bytes]:
 
 
 def _pieces(data: Iterable[bytes] | bytes) -> Iterator[bytes]:
+    """The same bytes in pieces that are worth a search each."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         for start in range(0, len(data), _PIECE):
             yield bytes(data[start : start + _PIECE])
         return
+    small: list[bytes] = []
+    size = 0
     for piece in data:
-        yield from (_pieces(piece) if len(piece) > _PIECE else [piece])
+        if len(piece) > _PIECE:
+            yield b"".join(small)
+            small, size = [], 0
+            yield from _pieces(piece)
+            continue
+        small.append(piece)
+        size += len(piece)
+        if size >= _PIECE:
+            yield b"".join(small)
+            small, size = [], 0
+    yield b"".join(small)
 
 
 # --- what kind of file ------------------------------------------------------------------------------------------------
@@ -213,12 +226,12 @@ def looks_like_launcher_log(head: bytes) -> bool:
         return False
     if b"\0" in text[:4] or text.startswith((b"\x7fELF", b"\x1f\x8b", b"PK\x03\x04", b"%PDF-", b"\x89PNG")):
         return False
-    if sum(byte >= 0x80 for byte in text) and not _is_utf8(text):
+    if not _is_text(text):
         return False
     lines = [line for line in text.splitlines()[:200] if line.strip()]
     return sum(_KERNEL_LINE.match(line) is not None for line in lines) * 2 < len(lines)
 
 
-def _is_utf8(text: bytes) -> bool:
-    """Up to a torn character at either end and a few stray bytes."""
-    return text.decode("utf-8", "replace").count("\ufffd") * 50 <= len(text)
+def _is_text(text: bytes) -> bool:
+    """UTF-8, up to torn characters and some words in another encoding."""
+    return text.isascii() or text.decode("utf-8", "replace").count("\ufffd") * 10 <= len(text)
