@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -29,14 +30,17 @@ PRELOAD = "LD_PRELOAD"
 STARTER = "ftforensics-run.pth"
 
 _NO_OVERFLOW = "stack overflows of native threads leave no record"
-_RUNNERS = frozenset(
-    "apptainer bwrap ch-run charliecloud chroot docker enroot flatpak kubectl lxc-attach machinectl nerdctl nsenter podman"
-    " proot sarus schroot shifter singularity systemd-nspawn udocker".split()
-)
+_RUNNERS = {
+    "apptainer", "bwrap", "ch-run", "charliecloud", "chroot", "docker", "enroot", "flatpak", "kubectl", "lxc-attach",
+    "machinectl", "nerdctl", "nsenter", "podman", "proot", "sarus", "schroot", "shifter", "singularity",
+    "systemd-nspawn", "udocker",
+}  # fmt: skip
 # Programs that run the command in their arguments on this file system.
-_WRAPPERS = frozenset(
-    "chrt doas env ionice nice nohup numactl prlimit setsid srun stdbuf strace sudo taskset time timeout unshare".split()
-)
+_WRAPPERS = {
+    "chrt", "doas", "env", "ionice", "nice", "nohup", "numactl", "prlimit", "setsid", "srun", "stdbuf", "strace",
+    "sudo", "taskset", "time", "timeout", "unshare",
+}  # fmt: skip
+_WRAPPERS_NUMBER = re.compile(r"[\d.,:x+-]+[smhd]?|all")
 _MOST_WORDS = 64
 _PROBE_SECONDS = 5.0
 
@@ -62,8 +66,13 @@ def environment(
     refused: list[Refused] = []
     words = _program(command)
     program = _resolve(words[0], variables) if words else None
+    runner = _container_runner(command)
+    if runner:
+        why = f"{runner} starts the job in another file system, where nothing of this environment may hold"
+        grant = f"pass {ASKED} and {FOLDER} into the container, mount {run_folder} there, and install ftforensics in it"
+        refused.append(("injection", why, grant))
     if preload:
-        why = _no_preload(command, words, program)
+        why = _no_preload(runner, program)
         if why:
             refused.append(("preload", f"{why}: {_NO_OVERFLOW}", None))
         else:
@@ -76,8 +85,7 @@ def environment(
 
 def shim() -> str | None:
     """Path of the library to preload; None when this installation has none."""
-    here = os.path.join(package_parent(), "ftforensics", "_preload*.so")
-    found = sorted(glob.glob(glob.escape(os.path.dirname(here)) + "/_preload*.so"))
+    found = sorted(glob.glob(os.path.join(glob.escape(package_parent()), "ftforensics", "_preload*.so")))
     return found[0] if found else None
 
 
@@ -92,14 +100,13 @@ def _appended(before: str, library: str) -> str:
     return f"{before.rstrip(' :')}{separator}{library}"
 
 
-def _no_preload(command: Sequence[str], words: Sequence[str], program: Executable | None) -> str:
+def _no_preload(runner: str, program: Executable | None) -> str:
     """Why the shim is left out; empty when nothing speaks against it."""
     library = shim()
     if library is None:
         return "this installation has no library to preload"
     if any(char in library for char in " \t\n:"):
         return f"LD_PRELOAD cannot name {library}: its path holds a blank or a colon"
-    runner = _container_runner(command)
     if runner:
         return f"{runner} starts the job in another file system"
     return "" if program is None else _other_loader(program)
@@ -147,7 +154,7 @@ def _program(command: Sequence[str]) -> list[str]:
 
 def _is_wrappers_argument(word: str) -> bool:
     """An option, an assignment, a number, a duration or a list of processors."""
-    return word.startswith("-") or "=" in word.partition("/")[0] or not word.strip("0123456789.,:smhd-+xall")
+    return word.startswith("-") or "=" in word.partition("/")[0] or bool(_WRAPPERS_NUMBER.fullmatch(word))
 
 
 def _resolve(name: str, environ: Mapping[str, str]) -> Executable | None:
