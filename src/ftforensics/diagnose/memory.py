@@ -7,6 +7,7 @@ drops before it kills anybody; when cache hides the rise, the curve without it i
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -327,15 +328,22 @@ def _grew_together(recorded: _Recorded, begin: float, stop: float) -> tuple[int 
     growths: dict[int, int] = {}
     for ring in _own_first(recorded):
         rank, worker = ring.process.rank, ring.process.worker_of
-        points = [point for point in _own(ring.fast) if point[0] <= stop]
-        if rank is None or worker is not None or rank in growths or not points or points[-1][0] <= begin:
+        if rank is None or worker is not None or rank in growths:
             continue
-        before = [used for at, used in points if at <= begin]
-        growths[rank] = points[-1][1] - (before[-1] if before else points[0][1])
+        before, after = _own_at(ring.fast, begin), _own_at(ring.fast, stop)
+        if after is not None and after[0] > begin:
+            first = before or next(iter(_own(ring.fast[:1])), after)
+            growths[rank] = after[1] - first[1]
     if len(growths) < 2:
         return None, None
     least = max(LEAST_GROWTH, LEAST_SHARE * max(growths.values()))
     return sum(growth >= least for growth in growths.values()), len(growths)
+
+
+def _own_at(fast: Sequence[FastSample], time: float) -> tuple[float, int] | None:
+    """The last sample up to that time."""
+    place = bisect_right(fast, time, key=lambda sample: sample.at)
+    return next(iter(_own(fast[place - 1 : place])), None) if place else None
 
 
 def _holders(recorded: _Recorded) -> list[Holder]:

@@ -314,6 +314,10 @@ def _hypotheses(page: Page, label: str, findings: Sequence[Finding]) -> None:
         name = f"{name}: " if excluded else f"{name} ({finding.confidence.value}): "
         page.hanging(first, name + printable(finding.summary))
         cites = finding.against if excluded else finding.supports
+        # One look often excludes several: it stands once, below the last of them.
+        following = findings[number + 1] if number + 1 < len(findings) else None
+        if excluded and following is not None and following.against == cites:
+            continue
         most = len(cites) if page.view.verbose else 2
         for cite in cites[:most]:
             page.hanging(" " * (LABEL + 2), printable(cite.text), right=place_of(cite))
@@ -350,7 +354,7 @@ def _memory_matters(diagnosis: Diagnosis) -> bool:
 def _plot(page: Page, history: MemoryHistory, scale: plot.Scale) -> None:
     """One row beside its words, or several below a line for the limit."""
     left, right = f"-{time_text(scale.span)}", "0"
-    top = f"{'limit' if scale.limited else 'top'} {size_text(scale.top)}"
+    top = f"limit {size_text(scale.top)}" if scale.limited else size_text(scale.top)
     view = page.view
     if page.wide < ROOMY and not view.verbose:
         height = 1

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from ftforensics.model.basics import Cite
 from ftforensics.model.crash import AbortMessage, CrashRecord
-from ftforensics.model.diagnosis import Diagnosis, Exit, LastSecond, Verdict
+from ftforensics.model.diagnosis import Confidence, Diagnosis, Exit, Finding, LastSecond, Verdict
 from ftforensics.report.terminal import View, render
 
 Make = Callable[..., Diagnosis]
@@ -179,6 +180,27 @@ def test_verbose_names_each_consequence(make_killed: Make) -> None:
     text = render(make_killed(), View(verbose=True))
     for rank in (0, 1, 2, 4, 5, 6, 7):
         assert f"    rank {rank} (pid {18030 + rank}) on gpu-07, 1.9 s later" in text
+
+
+def test_what_excludes_several_stands_once(make_killed: Make) -> None:
+    same, other = [Cite("vmstat", "oom_kill", "3 before and after")], [Cite("kmsg", "1-9", "no such line")]
+    excluded = [
+        Finding("host-oom", Confidence.RULED_OUT, "Not the machine.", against=same),
+        Finding("numa-oom", Confidence.RULED_OUT, "Not a node.", against=same),
+        Finding("earlyoom", Confidence.RULED_OUT, "Not earlyoom.", against=other),
+    ]
+    for view in (View(), View(verbose=True)):
+        text = render(make_killed(hypotheses=excluded), view)
+        assert text.count("3 before and after") == 1
+        assert text.index("Not a node.") < text.index("3 before and after") < text.index("Not earlyoom.")
+        assert text.index("Not earlyoom.") < text.index("no such line")
+
+
+def test_without_a_limit_the_top_is_what_was_highest(make_killed: Make, make_history: Callable[..., object]) -> None:
+    process = make_killed().processes[0]
+    history = msgspec.structs.replace(make_history(), limit=None, full=None)
+    text = render(make_killed(processes=[msgspec.structs.replace(process, memory=history)]), View())
+    assert "█ = 63.9 GiB\n" in text
 
 
 def test_only_the_latest_attempts_without_verbose(make_killed: Make) -> None:
