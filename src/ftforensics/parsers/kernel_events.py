@@ -20,33 +20,20 @@ from ftforensics.model.kernel import (
     Xid,
 )
 
+# Those of kernel_oom and kernel_fault hold too: " error" for storage, "Kill" for memory.
 ANCHORS = (
-    b"hardware memory corruption",
     b"Memory failure: ",
-    b"emory error",
-    b"Sending SIGBUS to ",
     b"NVRM: ",
-    b"SXid (",
-    b"I/O error",
-    b" error, dev ",
-    b"-fs error",
-    b"only",  # "Remounting filesystem read-only"
-    b"hutting down filesystem",
-    b"beyond end of device",
+    b"nvidia-nvswitch",
+    b"filesystem",  # "Remounting filesystem read-only", "Shutting down filesystem"
     b"nfs: server ",
     b" timeout, ",
-    b"BUG: ",
-    b"BUG at ",
-    b"Oops",
-    b" [#",  # "general protection fault: 0000 [#1] SMP"
-    b"nable to handle ",
+    b"BUG",  # "BUG: ...", "kernel BUG at"
+    b" [#",  # "Oops: 0002 [#1]", "general protection fault: 0000 [#1]"
     b"Kernel panic",
     b"for more than ",
-    b"LOCKUP",
-    b"callbacks suppressed",
-    b"messages dropped",
-    b" kernel messages",
     b"Watchdog Timeout",
+    b"callbacks suppressed",
 )
 
 AFTER_OOPS = 60  # messages from an oops' first line to its RIP line

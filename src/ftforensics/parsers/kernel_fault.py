@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from ftforensics.model.basics import Address
 from ftforensics.model.kernel import Fault, LogLine
 
-ANCHORS = (b"segfault at ", b" ip:", b"unhandled ", b"unexpected fatal signal", b"undefined instruction", b"undefinstr")
+ANCHORS = (
+    b" error",  # "segfault at ... error 4", "traps: ... error:0", and I/O errors of all kinds
+    b"unhandled ",
+    b"undefined instruction",
+    b"unexpected fatal signal",
+)
 
 _HEX = r"(?:0x)?([0-9a-f]{1,16})"
 _WHO = r"(.{0,64}?)\[(\d{1,10})\]"
@@ -68,9 +75,7 @@ def fatal_signal(seen: FatalSignal) -> Fault | None:
 def _placed(
     line: LogLine, found: re.Match[str], kind: str, address: Address | None, ip: str, sp: str, error: str
 ) -> Fault:
-    file, base, size, offset = _place(line.text, found.end())
-    cpu = _CPU.search(line.text, found.end())
-    return Fault(
+    plain = Fault(
         line,
         int(found[2]),
         found[1],
@@ -79,34 +84,46 @@ def _placed(
         Address(int(ip, 16)),
         Address(int(sp, 16)),
         Address(int(error, 16)),
-        None,
-        file,
-        base,
-        size,
-        offset,
-        int(cpu[1]) if cpu else None,
     )
+    where = place(line.text, found.end())
+    cpu = _CPU.search(line.text, found.end())
+    if cpu is not None:
+        plain = msgspec.structs.replace(plain, cpu=int(cpu[1]))
+    return plain if where is None else placed(plain, where)
 
 
 def _arm(line: LogLine, found: re.Match[str], kind: str, address: str | None, esr: str) -> Fault:
-    file, base, size, offset = _place(line.text, found.end())
-    return Fault(
-        line,
-        int(found[2]),
-        found[1],
-        kind,
-        address=None if address is None else Address(int(address, 16)),
-        esr=Address(int(esr, 16)),
-        file=file,
-        map_base=base,
-        map_size=size,
-        map_offset=offset,
-    )
+    at = None if address is None else Address(int(address, 16))
+    plain = Fault(line, int(found[2]), found[1], kind, address=at, esr=Address(int(esr, 16)))
+    where = place(line.text, found.end())
+    return plain if where is None else placed(plain, where)
 
 
-def _place(text: str, at: int) -> tuple[str | None, Address | None, int | None, Address | None]:
+class Place(msgspec.Struct, frozen=True):
+    """ " in FILE[MAP]"; cpu from " likely on CPU N" behind it."""
+
+    file: str
+    base: Address
+    size: int
+    offset: Address | None
+    cpu: int | None
+
+
+def place(text: str, at: int = 0) -> Place | None:
     found = _PLACE.match(text, at)
     if found is None:
-        return None, None, None, None
+        return None
+    cpu = _CPU.match(text, found.end())
     offset = None if found[2] is None else Address(int(found[2], 16))
-    return found[1], Address(int(found[3], 16)), int(found[4], 16), offset
+    return Place(found[1], Address(int(found[3], 16)), int(found[4], 16), offset, int(cpu[1]) if cpu else None)
+
+
+def placed(fault: Fault, where: Place) -> Fault:
+    return msgspec.structs.replace(
+        fault,
+        file=where.file,
+        map_base=where.base,
+        map_size=where.size,
+        map_offset=where.offset,
+        cpu=fault.cpu if where.cpu is None else where.cpu,
+    )

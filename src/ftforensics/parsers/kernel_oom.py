@@ -28,13 +28,11 @@ from ftforensics.model.kernel import LogLine, OomKill, OomTask
 
 ANCHORS = (
     b"oom-kill",  # "invoked oom-killer", "oom-kill:constraint="
-    b"Killed process",
-    b"Kill process",
-    b"total_vm",  # head of the task table
-    b"memory.oom.group set",
-    b"OOM victim",
+    b"Kill",  # "Killed process", "Kill process", and "Killing" of a memory error
 )
 AFTER_HEADER = 150  # messages after a header that are read whatever they hold: stack, then the memory cgroup's limits
+IN_DUMP = 60  # messages after one of a report's own lines, until its next: Mem-Info grows with nodes and zones
+AFTER_VICTIM = 10  # "Tasks in ... oom.group set" follows at once
 
 TABLE_SLACK = 50  # messages of others between two rows before the table counts as over
 TASKS_KEPT = 200_000  # rows of all tables together
@@ -53,6 +51,12 @@ _RELEASE = re.compile(
 _TASK_IN = re.compile(r"Task in (/.{0,4096}) killed as a result of limit of (/.{0,4096})\Z")
 _LIMIT_REACHED = re.compile(r"Memory limit reached of cgroup (/.{0,4096})\Z")
 _USAGE = re.compile(r"(memory|memory\+swap|swap|kmem): usage (\d{1,20})kB, limit (\d{1,20})kB, failcnt (\d{1,20})")
+# Lines of a report that hold nothing for us, but say that it goes on (mm/show_mem.c, mm/page_alloc.c, mm/swap_state.c).
+_DUMP = re.compile(
+    r"Mem-Info:|Node \d|lowmem_reserve\[\]:| ?(?:active|inactive|isolated|slab|mapped|unevictable|free|kernel)\w*:|"
+    r"\d+ (?:total )?page|Swap cache stats|(?:Free|Total) swap|Memory cgroup stats for|(?:total_)?\w+ \d+\Z|"
+    r"Tasks state|Unreclaimable slab|\w+ +\d+KB +\d+KB|Call Trace"
+)
 _CPUSET_LINE = re.compile(r"(.{0,64}) cpuset=(\S{0,255}) mems_allowed=([\d,-]{0,255})\Z")
 _TABLE = re.compile(r"\[ {1,3}pid {1,3}\] +(uid +tgid +total_vm +rss.{0,200}) name\Z")
 _ROW_START = re.compile(r"\[ {0,8}(\d{1,10})\] +\d")
@@ -168,6 +172,10 @@ class OomReports:
     def hungry(self) -> bool:
         """The next message may be a table row, which no word gives away."""
         return self._slack > 0
+
+    def goes_on(self, text: str) -> bool:
+        """One of the lines between a report's head and its table."""
+        return bool(self._open) and (_DUMP.match(text) is not None or _USAGE.match(text) is not None)
 
     def take(self, line: LogLine, caller: str | None, ordinal: int) -> Kill | None:
         text = line.text
