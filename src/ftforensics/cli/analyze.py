@@ -65,10 +65,13 @@ def run(options: argparse.Namespace) -> int:
 
         text = json.render(diagnosis)
     else:
-        from ftforensics.report import terminal
+        from ftforensics.report import plot, terminal
 
         view = terminal.View(
             width=_width(),
+            height=_height(to_file=options.output is not None),
+            # A file is written as UTF-8, whatever the terminal speaks.
+            ascii=not options.output and not plot.drawable(getattr(sys.stdout, "encoding", None)),
             colour=_colour(options.color, to_file=options.output is not None),
             verbose=options.verbose,
             path=options.paths[0] if len(options.paths) == 1 else None,
@@ -112,6 +115,16 @@ def _same(one: str, other: str) -> bool:
 def _width() -> int:
     # COLUMNS, else the terminal's own width, else 80.
     return shutil.get_terminal_size().columns
+
+
+def _height(*, to_file: bool) -> int | None:
+    """Lines of the window. None when there is none: a file and a pipe have no lower edge, and get the short form."""
+    try:
+        if to_file or sys.stdout is None or not sys.stdout.isatty():
+            return None
+    except ValueError:  # closed
+        return None
+    return shutil.get_terminal_size().lines
 
 
 def _colour(wanted: str, *, to_file: bool) -> bool:

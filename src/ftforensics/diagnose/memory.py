@@ -185,7 +185,13 @@ def _own_first(recorded: _Recorded) -> Iterator[Ring]:
 def _own_group(recorded: _Recorded) -> str | None:
     if recorded.death.groups:
         return recorded.death.groups[0]
-    return memory_path(recorded.ring.process.cgroup) if recorded.ring is not None else None
+    if recorded.ring is None:
+        return None
+    if (path := memory_path(recorded.ring.process.cgroup)) is not None:
+        return path
+    return next(
+        (slow.reading.groups[0].path for slow in recorded.ring.slow if slow.reading and slow.reading.groups), None
+    )
 
 
 def _limit(group: GroupReading | None) -> int | None:
