@@ -144,3 +144,17 @@ needs_core_files = _needs(
 JEMALLOC = next(iter(sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))), None)
 needs_jemalloc = _needs(JEMALLOC is not None, "libjemalloc2 is not installed")
 needs_bash = _needs(shutil.which("bash") is not None, "bash is not installed")
+
+
+def _in_initial_pid_namespace() -> bool:
+    # include/linux/proc_ns.h, PROC_PID_INIT_INO
+    return os.stat("/proc/self/ns/pid").st_ino == 0xEFFFFFFC
+
+
+# The connector's process events (CONFIG_PROC_EVENTS; every distribution's kernel has them).
+needs_proc_events = _needs(
+    IS_ROOT and _in_initial_pid_namespace(), "needs root in the initial pid namespace: the kernel's process events"
+)
+needs_second_kernel = _needs(
+    shutil.which("linux.uml") is not None, "user-mode-linux (linux.uml) is not installed: a second kernel (second_kernel.py)"
+)
