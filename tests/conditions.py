@@ -156,5 +156,5 @@ needs_proc_events = _needs(
     IS_ROOT and _in_initial_pid_namespace(), "needs root in the initial pid namespace: the kernel's process events"
 )
 needs_second_kernel = _needs(
-    shutil.which("linux.uml") is not None, "user-mode-linux (linux.uml) is not installed: a second kernel (second_kernel.py)"
+    shutil.which("linux.uml") is not None, "user-mode-linux is not installed: no second kernel (second_kernel.py)"
 )

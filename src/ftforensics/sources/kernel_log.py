@@ -218,8 +218,8 @@ def _journal(host: Host, wanted: _Wanted) -> list[_Rung]:
     except Refusal as refusal:
         return [_Rung(gaps=[refusal.gap(SOURCE, _elsewhere(wanted))])]
     grant = (
-        "sudo usermod -aG systemd-journal $USER (or group adm) and log in again, or run as root; earlier boots are there"
-        " where journald.conf has Storage=persistent"
+        "sudo usermod -aG systemd-journal $USER (or group adm) and log in again, or run as root; earlier boots are"
+        " there where journald.conf has Storage=persistent"
     )
     if done.timed_out or done.status != 0:
         return [_Rung(gaps=[Gap(SOURCE, _complaint("journalctl -k", done), grant)])]
