@@ -9,7 +9,7 @@ import msgspec
 from ftforensics.causes.sizes import time_text
 from ftforensics.model.diagnosis import Diagnosis, ProcessReport
 from ftforensics.report.escape import printable
-from ftforensics.report.phrases import ending, root, who
+from ftforensics.report.phrases import ending, is_worker, root, who
 
 MOST_NAMED = 6  # pids of processes without a rank
 
@@ -28,7 +28,7 @@ def consequences(diagnosis: Diagnosis) -> list[Fate]:
     groups: dict[tuple[str, str, str | None, bool], list[ProcessReport]] = {}
     for process in diagnosis.processes[1:]:
         if process.role == "collateral":
-            key = (ending(process), process.by or "", process.host, process.worker_of is None)
+            key = (ending(process), process.by or "", process.host, is_worker(process))
             groups.setdefault(key, []).append(process)
     return [
         Fate(names(members, first), _how(members[0]) + later(members, first), members) for members in groups.values()
@@ -50,7 +50,7 @@ def names(members: Sequence[ProcessReport], first: ProcessReport | None) -> str:
     host = members[0].host
     there = f" on {printable(host)}" if host and (first is None or host != first.host) else ""
     ranks = sorted({process.rank for process in members if process.rank is not None})
-    if members[0].worker_of is not None:
+    if is_worker(members[0]):
         of = f"of rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}" if ranks else "of the job"
         return f"{len(members)} workers {of}{there}"
     unnamed = [str(process.pid) for process in members if process.rank is None]

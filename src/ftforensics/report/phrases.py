@@ -40,9 +40,13 @@ def summary(diagnosis: Diagnosis) -> str:
     return printable(diagnosis.verdict.summary) or "What ended the process is not known."
 
 
+def is_worker(process: ProcessReport) -> bool:
+    return process.worker or process.worker_of is not None
+
+
 def who_in_short(process: ProcessReport) -> str:
     """As "rank 3"; with pid and host where there is no rank."""
-    if process.rank is not None and process.worker_of is None:
+    if process.rank is not None and not is_worker(process):
         return f"rank {process.rank}"
     return who(process)
 
@@ -53,6 +57,8 @@ def who(process: ProcessReport) -> str:
     if process.worker_of is not None:
         parent = f"pid {process.worker_of}" if process.rank is None else f"rank {process.rank}, pid {process.worker_of}"
         name = f"a worker ({pid}) of {parent}"
+    elif process.worker:
+        name = f"a worker ({pid})" + (f" of rank {process.rank}" if process.rank is not None else "")
     elif process.rank is not None:
         name = f"rank {process.rank} ({pid})"
     else:

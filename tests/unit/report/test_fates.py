@@ -9,7 +9,7 @@ import pytest
 
 from ftforensics.model.diagnosis import Diagnosis, Exit, LastSecond, ProcessReport
 from ftforensics.report.fates import consequences, others, ranges
-from ftforensics.report.phrases import ending
+from ftforensics.report.phrases import ending, who_in_short
 
 Make = Callable[..., Diagnosis]
 
@@ -66,6 +66,16 @@ def test_another_end_another_sender_or_another_host_is_another_line(make_killed:
 def test_without_ranks_pids_are_named_and_bounded(make_killed: Make) -> None:
     many = [process(pid=pid) for pid in range(10, 20)]
     assert told(make_killed, *many) == ["pids 10, 11, 12, 13, 14, 15 and 4 more: ended by SIGTERM, 1.9 s later"]
+
+
+def test_a_worker_whose_rank_is_not_known_is_still_a_worker(make_killed: Make) -> None:
+    assert told(make_killed, process(worker=True)) == ["a worker (pid 50) on gpu-07: ended by SIGTERM, 1.9 s later"]
+    two = [process(pid=pid, worker=True, rank=3) for pid in (50, 51)]
+    assert told(make_killed, *two, process(rank=3)) == [
+        "2 workers of rank 3: ended by SIGTERM, 1.9 s later",
+        "rank 3 (pid 50) on gpu-07: ended by SIGTERM, 1.9 s later",
+    ]
+    assert who_in_short(two[0]) == "a worker (pid 50) of rank 3 on gpu-07"
 
 
 def test_times(make_killed: Make) -> None:
