@@ -51,7 +51,7 @@ def ring_path() -> bytes | None:
     """The ring of this process, None when there is none (yet: a forked child makes it a tenth of a second later)."""
 
 def leave(how: str) -> None:
-    """The process ends ("exit") or becomes another program ("exec"): marks the end, removes the ring and the folders."""
+    """The process ends ("exit") or becomes another program ("exec"): marks the end, removes ring and folders."""
 
 def come_back() -> None:
     """It did not become another program: the ring gets its file again."""

@@ -1,4 +1,4 @@
-"""The control groups of this process: which files tell its memory, where their hierarchy is mounted, which container."""
+"""The control groups of this process: the files that tell its memory, where they are mounted, which container."""
 
 from __future__ import annotations
 
