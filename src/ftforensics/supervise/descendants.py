@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftforensics.capture import environment, procfs
 from ftforensics.capture.redact import redact_arguments
@@ -40,13 +40,14 @@ class Process:
         self.last_rss: int | None = None
         self.pidfd: int | None = None
         self.ended: float | None = None  # told by an event; the wait status of our own child is still to come
+        self.status: int | None = None  # as waitpid(2), of a zombie that its parent has not reaped yet
 
     def look(self) -> None:
         """What changes: name, parent, memory, control group."""
         stat = _stat(self.pid)
         if stat is None:
             return
-        comm, state, parent, start = stat
+        comm, state, parent, start, status = stat
         if self.start is not None and start != self.start:
             return  # another process under its pid
         self.start = start
@@ -54,6 +55,7 @@ class Process:
         if parent:
             self.parent = parent
         if state in ("Z", "X"):
+            self.status = status
             return
         memory = procfs.read_text(f"/proc/{self.pid}/statm", 256)
         if memory and len(memory.split()) > 1:
@@ -126,10 +128,10 @@ class Descendants:
             return None
         stat = _stat(pid)
         process = self.living.get(pid)
-        if process is not None and (stat is None or process.start == stat[3]):
+        if process is not None and (stat is None or process.start == stat.start):
             return process
-        process = self.living[pid] = Process(pid, parent, stat[3] if stat else None)
-        process.comm = stat[0] if stat else None
+        process = self.living[pid] = Process(pid, parent, stat.start if stat else None)
+        process.comm = stat.comm if stat else None
         return process
 
     def is_ours(self, pid: int) -> bool:
@@ -153,7 +155,7 @@ class Descendants:
         for pid in present - self._foreign - self.living.keys() - self._own - {self._root}:
             stat = _stat(pid)
             if stat is not None:
-                parents[pid] = stat[2]
+                parents[pid] = stat.parent
         found: list[Process] = []
         # A parent may be as new as its child: as long as somebody new is tied to us, look again.
         while True:
@@ -172,16 +174,25 @@ class Descendants:
             process.look()
 
 
-def _stat(pid: int) -> tuple[str, str, int, int] | None:
-    """(comm, state, parent, start) of /proc/PID/stat."""
-    stat = procfs.read_text(f"/proc/{pid}/stat", 4096)
-    if stat is None:
+class _Stat(NamedTuple):
+    """Of /proc/PID/stat (man 5 proc_pid_stat). status: exit_code, 0 as long as it runs and where we may not ask."""
+
+    comm: str
+    state: str
+    parent: int
+    start: int
+    status: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    text = procfs.read_text(f"/proc/{pid}/stat", 4096)
+    if text is None:
         return None
-    opening, closing = stat.find("("), stat.rfind(")")
-    fields = stat[closing + 2 :].split()
-    if len(fields) < 20:
+    opening, closing = text.find("("), text.rfind(")")
+    fields = text[closing + 2 :].split()
+    if len(fields) < 50:
         return None
-    return stat[opening + 1 : closing], fields[0], int(fields[1]), int(fields[19])
+    return _Stat(text[opening + 1 : closing], fields[0], int(fields[1]), int(fields[19]), int(fields[49]))
 
 
 def orphans(living: Iterable[Process]) -> list[Process]:
@@ -189,6 +200,6 @@ def orphans(living: Iterable[Process]) -> list[Process]:
     alive = []
     for process in living:
         stat = _stat(process.pid)
-        if stat is not None and stat[1] not in ("Z", "X") and stat[3] == process.start:
+        if stat is not None and stat.state not in ("Z", "X") and stat.start == process.start:
             alive.append(process)
     return alive

@@ -15,6 +15,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ _LISTEN = 1
 _SO_ATTACH_FILTER = 26
 _SO_RCVBUFFORCE = 33
 _RECEIVE_BUFFER = 4 << 20
+_INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # include/linux/proc_ns.h, PROC_PID_INIT_INO
 
 NONE, FORK, EXEC, EXIT = 0, 1, 2, 0x80000000
 
@@ -78,6 +80,9 @@ class ProcessEvents:
 def listen() -> ProcessEvents:
     """Raises OSError: EPERM without the right to listen, ENOTSUP where the kernel does not answer (another
     namespace)."""
+    if os.stat("/proc/self/ns/pid").st_ino != _INITIAL_PID_NAMESPACE:
+        # Another listener on the machine makes the kernel send them to us as well, with pids that are not ours.
+        raise OSError(errno.ENOTSUP, "this is not the initial pid namespace")
     connection = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _NETLINK_CONNECTOR)
     try:
         connection.bind((0, _CN_IDX_PROC))
@@ -85,10 +90,10 @@ def listen() -> ProcessEvents:
             connection.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         _filter(connection)
         body = struct.pack("=I", _LISTEN)
-        message = _CONNECTOR.pack(_CN_IDX_PROC, _CN_VAL_PROC, 0, 0, len(body), 0) + body
+        mark = int.from_bytes(os.urandom(3), "little")
+        message = _CONNECTOR.pack(_CN_IDX_PROC, _CN_VAL_PROC, 0, mark, len(body), 0) + body
         connection.send(_NETLINK.pack(_NETLINK.size + len(message), 3, 0, 0, os.getpid()) + message)  # 3: NLMSG_DONE
-        connection.settimeout(_ANSWER)
-        _acknowledged(connection)
+        _acknowledged(connection, mark + 1)
         connection.setblocking(False)
     except BaseException:
         connection.close()
@@ -113,18 +118,24 @@ def decode(data: bytes) -> ProcessEvent | None:
     return None
 
 
-def _acknowledged(connection: socket.socket) -> None:
-    """The kernel answers LISTEN by an event NONE that carries an error number (cn_proc_ack)."""
-    while True:
+def _acknowledged(connection: socket.socket, mark: int) -> None:
+    """The kernel answers LISTEN by an event NONE that carries an error number (cn_proc_ack). Everybody gets everybody's
+    answers: ours has our number."""
+    until = time.monotonic() + _ANSWER
+    while (left := until - time.monotonic()) > 0:
+        connection.settimeout(left)
         try:
             data = connection.recv(4096)
         except TimeoutError:
-            raise OSError(errno.ENOTSUP, "the kernel sends no process events in this namespace") from None
-        if len(data) >= _DATA_AT + 4 and _EVENT.unpack_from(data, _EVENT_AT)[0] == NONE:
+            break
+        if len(data) < _DATA_AT + 4 or _EVENT.unpack_from(data, _EVENT_AT)[0] != NONE:
+            continue
+        if _CONNECTOR.unpack_from(data, _NETLINK.size)[3] == mark:  # the sequence number is the CPU's own (send_msg)
             refused = struct.unpack_from("=I", data, _DATA_AT)[0]
             if refused:
                 raise OSError(refused, os.strerror(refused))
             return
+    raise OSError(errno.ENOTSUP, "the kernel sends no process events here")
 
 
 def _filter(connection: socket.socket) -> None:

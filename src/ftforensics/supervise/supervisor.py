@@ -48,6 +48,7 @@ PASSED_ON = (
 _WITNESS_PATIENCE = 0.05  # seconds between the same signal here and at the witness
 _ARM_AFTER = 0.02  # tracing takes 90 ms to arm: not for a command that is over by then
 _LOOK_EVERY = 1.0  # seconds; longer where a look costs much
+_LOOK_AT_LEAST = 10.0
 _LOOK_SHARE = 0.004  # of one core
 _SETTLE = 0.3  # after a death by a signal the kernel's log and trace are listened to for so long
 _FAREWELL = 0.3  # seconds that our helpers have to be gone
@@ -117,6 +118,8 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
     given: dict[int, int | None] = dict.fromkeys(shut)
     for route in routes:
         given.update(dict.fromkeys(route.numbers, route.inner))
+    groups = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
+    first_at, first = time.monotonic(), counters.reading(groups)  # before anybody can have died
     begun = clocks()
     pid = child.start(command, variables, given, found)
     for route in routes:
@@ -125,6 +128,7 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
     _let_go_of_streams(routes)
     status, interrupted = None, False
     try:
+        place.evidence.write("counted", {"why": "start", "reading": first}, first_at)
         watch = _Watch(pid, command, begun, settings, place, arriving, events, witness, copier, routes, own)
         status = watch.until_end()
         interrupted = watch.finish(status)
@@ -220,12 +224,14 @@ class _Watch:
         self._senders: Senders | None = None
         self._kernel: KernelFollow | None = None
         self._armed = False
-        self._groups: set[str] = set()
+        self._groups: set[str | None] = {None}
         self._counts: list[float] = []
+        self._cost = 0.0  # processor time of the last look
         self._next_look = time.monotonic() + _ARM_AFTER
         self._arrived: list[tuple[linux.Arrived, float]] = []  # not yet known to be ours alone
         self._witnessed: list[tuple[int, float]] = []
         self._cgroup = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
+        self._groups.add(counters.memory_path(self._cgroup))
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], None]] = {}
         self._read_from(arriving, self._on_signals)
@@ -237,7 +243,6 @@ class _Watch:
         process = self._family.add(self._pid, os.getpid())
         if process is not None:
             process.identify()
-        self._count("start", self._cgroup)
         while self._status is None:
             self._step(None)
         return self._status
@@ -388,7 +393,9 @@ class _Watch:
         if process.parent == os.getpid():
             process.ended = at
             return
-        self._died(process, at, status, None)
+        # Without the kernel's events: its parent may not have reaped it yet, and then its status can still be read.
+        # Where all permission is missing the kernel says 0 (fs/proc/array.c, do_task_stat), so that is not believed.
+        self._died(process, at, status if status is not None else process.status or None, None)
 
     def _died(self, process: Process, at: float | None, status: int | None, usage: struct_rusage | None) -> None:
         if process.pidfd is not None:
@@ -428,8 +435,9 @@ class _Watch:
             if not process.argv:
                 process.identify()
             self._note_group(process)
-        cost = time.process_time() - begun
-        self._next_look = time.monotonic() + max(_LOOK_EVERY, cost / _LOOK_SHARE)
+        # One look that found much to read does not slow the next ones down; a large machine does.
+        cost, self._cost = min(time.process_time() - begun, self._cost), time.process_time() - begun
+        self._next_look = time.monotonic() + min(max(_LOOK_EVERY, cost / _LOOK_SHARE), _LOOK_AT_LEAST)
 
     def _found(self, process: Process | None) -> None:
         if process is None:
@@ -448,13 +456,11 @@ class _Watch:
     def _note_group(self, process: Process) -> None:
         """The counters of a group that we have not seen yet: what its deaths are compared with."""
         path = counters.memory_path(process.cgroup)
-        if path is not None and path not in self._groups and len(self._groups) < _MOST_GROUPS:
+        if path not in self._groups and len(self._groups) < _MOST_GROUPS:
             self._count("start", process.cgroup)
 
     def _count(self, why: str, cgroup: list[str]) -> None:
-        path = counters.memory_path(cgroup)
-        if path is not None:
-            self._groups.add(path)
+        self._groups.add(counters.memory_path(cgroup))
         self._evidence.write("counted", {"why": why, "reading": counters.reading(cgroup)})
 
     def _arm_or_start(self) -> None:
