@@ -113,7 +113,7 @@ def limited_group() -> Iterator[Path]:
     (group / "memory.limit_in_bytes").write_text(str(64 << 20))
     memsw = group / "memory.memsw.limit_in_bytes"
     if memsw.exists():
-        # Not the same: of two equal limits memory+swap fails first, and memory.failcnt stays 0 (6.18).
+        # Not the same: with two equal limits neither failcnt counts (6.18).
         memsw.write_text(str(128 << 20))
     yield group
     for folder in (inner, group):
