@@ -58,6 +58,9 @@ def _weigh(death: Death, found: NoticeMatch) -> Statement:
     confidence = strength(found.match.tie, against)
     timely = fits_in_time(death, found.notice.moment, _GRACE)
     before = seconds_before_end(death, found.notice.moment)
+    if before is None and found.notice.pid is None and found.notice.group is None:
+        # It is about the whole job, and a process of it may have ended long before, for a reason of its own.
+        confidence = weaker(confidence, Confidence.LIKELY)
     if timely is False and before is not None:
         when = f"{time_text(-before)} after the end" if before < 0 else f"{time_text(before)} before the end"
         against.append(Cite(found.notice.authority, found.notice.cite.locator, f"that was {when}"))
@@ -72,6 +75,28 @@ def _weigh(death: Death, found: NoticeMatch) -> Statement:
     return Statement(found.notice, confidence, supports, against)
 
 
+# Decisions to end what a process belongs to, whoever then sends the signals.
+_DECISIONS = (
+    "time-limit", "deadline", "preempted", "requeued", "cancelled", "node-failed", "evicted", "stopped", "killed",
+)  # fmt: skip
+
+
+def decisions(death: Death) -> list[NoticeMatch]:
+    """Statements that something decided to end this process, its job or its container, at a fitting time."""
+    return [
+        one
+        for one in death.notices
+        if one.notice.kind in _DECISIONS
+        and one.match.tie is not Tie.WEAK
+        and fits_in_time(death, one.notice.moment, _GRACE) is not False
+    ]
+
+
+def has_said(death: Death, authority: str, *kinds: str) -> bool:
+    """Is there a statement of one of these kinds, tied to this process better than weakly?"""
+    return any(one.match.tie is not Tie.WEAK for one in notices(death, (authority,), *kinds))
+
+
 def named_by_kernel(death: Death) -> list[Cite]:
     """The kernel's own record that it killed this process for want of memory."""
     return [one.cite for one in death.oom if one.match.tie in (Tie.EXACT, Tie.TEXT) and not one.kill.line.forgeable]
@@ -80,7 +105,11 @@ def named_by_kernel(death: Death) -> list[Cite]:
 def _other_senders(death: Death, notice: Notice) -> Iterator[Cite]:
     """A traced sender that is not known to act for this authority."""
     for sent in senders(death):
-        if sent.match.tie is not Tie.WEAK and not acts_for(sent, notice.authority) and not is_own(death, sent):
+        if (
+            sent.match.tie is not Tie.WEAK
+            and not acts_for(sent.sent.sender_comm, notice.authority)
+            and not is_own(death, sent)
+        ):
             yield sent.cite
 
 
@@ -104,12 +133,9 @@ _AGENTS = (
 )
 
 
-def acts_for(sent: SentMatch, authority: str) -> bool:
-    """Is the sender, by its name, an agent of this authority?"""
-    return any(
-        authority == whose and (sent.sent.sender_comm == name or _is_shim(sent.sent.sender_comm, name))
-        for name, whose in _AGENTS
-    )
+def acts_for(comm: str, authority: str) -> bool:
+    """Is a sender of this name an agent of this authority?"""
+    return any(authority == whose and (comm == name or _is_shim(comm, name)) for name, whose in _AGENTS)
 
 
 def _is_shim(comm: str, name: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal as signals
 from collections.abc import Iterator
 
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, NoticeMatch, SentMatch, SignalMatch, Tie
 from ftforensics.model.diagnosis import Confidence
+from ftforensics.model.launcher import TextLine
 from ftforensics.model.moment import Moment
 
 SIGKILL, SIGTERM = 9, 15
@@ -40,14 +40,6 @@ def is_killed(death: Death) -> bool:
 def is_unseen(death: Death) -> bool:
     """Nobody says how it ended: a ring without an end mark."""
     return death.signal is None and death.code is None and not death.alive
-
-
-def signal_name(number: int) -> str:
-    """SIGKILL."""
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def seconds_before_end(death: Death, moment: Moment) -> float | None:
@@ -138,3 +130,8 @@ def process_text(comm: str | None, pid: int | None, uid: int | None = None) -> s
     known += [f"uid {uid}"] if uid is not None else []
     name = comm or (f"pid {pid}" if pid is not None else "an unknown process")
     return f"{name} ({', '.join(known)})" if known else name
+
+
+def line_cite(line: TextLine) -> Cite:
+    """A line of the job's log."""
+    return Cite("launcher", f"{line.path}:{line.number}" if line.path else f"line {line.number}", line.text)

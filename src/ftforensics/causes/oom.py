@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
+from ftforensics.causes.authority import decisions
 from ftforensics.causes.ending import (
     SIGKILL,
     SIGTERM,
@@ -37,8 +38,11 @@ _AUTHORITIES = ("slurm", "kubernetes", "docker", "systemd")
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """One cause of the kind and what was found for it. rests_on: "kernel", "counter", "notice" or "pressure", "" when
-    it is ruled out; match: the kernel's record; pressure: the last look at that limit."""
+    """One cause of the kind and what was found for it.
+
+    rests_on: "kernel", "counter", "notice", "enforced" (by Slurm itself) or "pressure"; "" when it is ruled out;
+    match: the kernel's record; pressure: the last look at that limit.
+    """
 
     cause: str
     confidence: Confidence
@@ -252,10 +256,15 @@ def _from_notices(death: Death) -> _Basis | None:
     best = next((one for one in found if one.alone and not one.match.against), None)
     sure = best is not None and is_killed(death)
     cites = [cite for one in found for cite in (one.notice.cite, *one.match.why)]
+    # The kubelet and its helpers name the killed process and say not whose limit it was; the others know the unit.
+    causes = _limit_from_counters(death)[0] if found[0].notice.pid is not None else (CGROUP,)
+    enforced = all(one.notice.kind == "killed" for one in found)
     against = [cite for one in found for cite in one.match.against]
     confidence = Confidence.LIKELY if sure else Confidence.POSSIBLE
     supports = [*cites, *rising(death)]
-    return _Basis("notice", confidence, (CGROUP,), supports, [*against, *_others(death)], _no_log(death))
+    return _Basis(
+        "enforced" if enforced else "notice", confidence, causes, supports, [*against, *_others(death)], _no_log(death)
+    )
 
 
 def _from_pressure(death: Death) -> _Basis | None:
@@ -276,6 +285,7 @@ def _from_pressure(death: Death) -> _Basis | None:
         and not others
         and death.role != "collateral"
         and not _asked_to_end(death)
+        and not decisions(death)
     )
     confidence = Confidence.LIKELY if sure else Confidence.POSSIBLE
     return _Basis("pressure", confidence, (_SCOPE_OF_PRESSURE[near.scope],), supports, others, _no_log(death))
@@ -340,7 +350,7 @@ def limit_text(death: Death, weighed: Weighed) -> str:
 def peak_of(weighed: Weighed) -> int | None:
     """Bytes that were wanted at the least: what was in use when the limit was reached."""
     kill = weighed.match.kill if weighed.match is not None else None
-    seen = [kill.usage if kill else None, kill.limit if kill else None]
+    seen = [kill.usage, kill.limit, (kill.anon_rss or 0) + (kill.shmem_rss or 0)] if kill is not None else []
     seen += [weighed.pressure.used, weighed.pressure.limit] if weighed.pressure is not None else []
     known = [size for size in seen if size]
     return max(known) if known else None
@@ -414,7 +424,7 @@ def settling_look(death: Death) -> Remedy:
     if moment is not None:
         start = datetime.fromtimestamp(moment - 60, tz=timezone.utc)
         since = f' --since "{start:%Y-%m-%d %H:%M:%S} UTC"'
-    on = f"On {death.host}, as root" if death.host else "On the node, as root"
+    on = f"On {death.host}, as root" if death.host not in (None, "localhost") else "On the node, as root"
     return Remedy(f"{on}: does the kernel name it?", f"journalctl -k{since} | grep -i killed", settles=True)
 
 

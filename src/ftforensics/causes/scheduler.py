@@ -19,7 +19,7 @@ def name_of(authority: str) -> str:
 
 def decided(death: Death, cause: str, kinds: tuple[str, ...], did: str, remedies: list[Remedy]) -> Iterator[Finding]:
     """A scheduler's decision that it gives the reason of. did: the end of the sentence that begins with its name."""
-    said = statement(death, ("slurm", "kubernetes"), *kinds, endings=_ENDINGS)
+    said = statement(death, ("slurm", "kubernetes", "systemd"), *kinds, endings=_ENDINGS)
     if said is None:
         return
     unit = f" {said.notice.unit}" if said.notice.unit else ""

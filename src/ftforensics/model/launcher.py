@@ -14,6 +14,7 @@ class TextLine(msgspec.Struct, frozen=True):
     text: str  # an excerpt, at most 300 characters
     number: int  # line of the file, from 1
     moment: Moment = Moment()
+    path: str | None = None  # of the file, for the cites
 
 
 class ProcessDied(msgspec.Struct, frozen=True):

@@ -124,7 +124,7 @@ def test_the_kernels_line_says_where(ask_death: AskDeath) -> None:
         ip=Address(0x7F0000001136),
         file="/usr/lib/libx.so",
         map_base=Address(0x7F0000001000),
-        map_offset=Address(0x1000),
+        map_offset=Address(0x1136),
     )
     reading = MechanismReading(Mechanism.NULL_READ, Address(0x28), supports=(cite,))
     death = ended(11).set(faults=[FaultMatch(fault, Match(Tie.TEXT), cite)], reading=reading)

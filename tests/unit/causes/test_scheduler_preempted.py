@@ -40,7 +40,7 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
     ("death", "confidence"),
     [
         (killed().notice("slurm", "preempted", before=30), Confidence.PROVEN),
-        (killed().notice("slurm", "preempted", Tie.TEXT, before=None), Confidence.PROVEN),
+        (killed().notice("slurm", "preempted", Tie.TEXT, before=None), Confidence.LIKELY),
         (killed().notice("slurm", "preempted", Tie.STRONG), Confidence.LIKELY),
         (killed().notice("slurm", "preempted", Tie.WEAK), Confidence.POSSIBLE),
         (killed().notice("slurm", "preempted", before=-60), Confidence.POSSIBLE),

@@ -37,7 +37,7 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
     ("death", "confidence"),
     [
         (killed().notice("slurm", "time-limit", before=30), Confidence.PROVEN),
-        (killed().notice("slurm", "time-limit", Tie.TEXT, before=None), Confidence.PROVEN),
+        (killed().notice("slurm", "time-limit", Tie.TEXT, before=None), Confidence.LIKELY),
         (killed().notice("slurm", "time-limit", Tie.STRONG), Confidence.LIKELY),
         (killed().notice("slurm", "time-limit", Tie.WEAK), Confidence.POSSIBLE),
         (killed().notice("slurm", "time-limit", before=-60), Confidence.POSSIBLE),

@@ -41,7 +41,8 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
 @pytest.mark.parametrize(
     ("death", "confidence"),
     [
-        (killed().notice("systemd-oomd", "killed", Tie.TEXT, before=None), Confidence.PROVEN),
+        (killed().notice("systemd-oomd", "killed", Tie.TEXT, before=None, pid=18033), Confidence.PROVEN),
+        (killed().notice("systemd-oomd", "killed", Tie.TEXT, before=None), Confidence.LIKELY),  # names nobody
         (killed().notice("systemd-oomd", "killed", Tie.STRONG), Confidence.LIKELY),
         (killed().notice("systemd-oomd", "killed", Tie.WEAK), Confidence.POSSIBLE),
         (killed().notice("systemd-oomd", "killed", Tie.EXACT, "another name"), Confidence.LIKELY),
@@ -52,7 +53,7 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
         (killed().notice("systemd-oomd", "killed").sent("bash"), Confidence.LIKELY),
         (unseen().notice("systemd-oomd", "killed"), Confidence.POSSIBLE),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     assert [finding.confidence for finding in ask_death(ID, death)] == [confidence]

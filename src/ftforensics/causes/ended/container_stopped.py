@@ -33,13 +33,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.authority import statement
+from ftforensics.causes.authority import has_said, statement
 from ftforensics.causes.ending import SIGKILL, SIGTERM, is_killed
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.scheduler import name_of
 from ftforensics.causes.sizes import time_text
 from ftforensics.model.death import Death, SignalMatch
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.notice import Notice
 
 KIND = Kind.KILLER
 _ENDINGS = (SIGKILL, SIGTERM, 2, 3)  # an image may name another STOPSIGNAL
@@ -53,7 +54,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         Remedy("Let the job save on SIGTERM, and raise the grace time so that it can"),
     ]
     said = statement(death, ("docker", "kubernetes", "systemd"), "stopped", "killed", endings=_ENDINGS)
-    if said is not None:
+    if said is not None and not _has_better(death, said.notice):
         what = said.notice.unit or said.notice.group or "what it ran in"
         reason = f" ({said.notice.reason})" if said.notice.reason else ""
         yield Finding(
@@ -75,6 +76,15 @@ def check_death(death: Death) -> Iterator[Finding]:
             supports=[asked.cite, *death.ending],
             remedies=remedies,
         )
+
+
+def _has_better(death: Death, notice: Notice) -> bool:
+    """Does the same authority give the reason, or did it pass on another signal than one that ends things?"""
+    if notice.signal is not None and notice.signal not in _ENDINGS:
+        return True
+    if has_said(death, notice.authority, "evicted", "preempted", "deadline", "time-limit", "node-failed"):
+        return True
+    return notice.authority == "systemd" and has_said(death, "systemd-oomd", "killed")
 
 
 def _asked_from_outside(death: Death) -> SignalMatch | None:

@@ -31,9 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.ending import signal_of
+from ftforensics.causes.ending import line_cite, signal_of
 from ftforensics.causes.registry import Kind
-from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 
@@ -47,7 +46,7 @@ def check_death(death: Death) -> Iterator[Finding]:
     said = f" after {last.type}: {last.message}"[:200].rstrip(": ") if last is not None else ""
     supports = list(death.ending)
     if last is not None:
-        supports.append(Cite("launcher", f"line {last.line.number}", last.line.text))
+        supports.append(line_cite(last.line))
     yield Finding(
         cause="exit-code",
         confidence=Confidence.LIKELY,

@@ -34,12 +34,12 @@ from ftforensics.causes.ending import (
     SI_KERNEL,
     is_own,
     last_signal,
+    line_cite,
     only_the_ring_says,
     senders,
     signal_of,
 )
 from ftforensics.causes.registry import Kind
-from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 
@@ -64,7 +64,7 @@ def check_death(death: Death) -> Iterator[Finding]:
     if from_terminal and death.signal == _SIGINT and not only_the_ring_says(death):
         confidence = Confidence.PROVEN
     supports = [noted.cite] if noted is not None else []
-    supports += [Cite("launcher", f"line {one.line.number}", one.line.text) for one in raised]
+    supports += [line_cite(one.line) for one in raised]
     yield Finding(
         cause="interrupted",
         confidence=confidence,

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ftforensics.causes.authority import acts_for, named_by_kernel
+from ftforensics.causes.authority import acts_for, decisions, named_by_kernel
 from ftforensics.causes.ending import (
     SI_TKILL,
     SI_USER,
@@ -58,7 +58,6 @@ from ftforensics.causes.ending import (
     only_the_ring_says,
     process_text,
     senders,
-    signal_name,
     signal_of,
     strength,
     weaker,
@@ -70,6 +69,7 @@ from ftforensics.model.case import Crash
 from ftforensics.model.death import Death, SentMatch, SignalMatch, Tie
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
+from ftforensics.model.signals import signal_name
 
 KIND = Kind.KILLER
 # Daemons that kill for want of memory, and for nothing else.
@@ -77,7 +77,6 @@ _DAEMONS = ("earlyoom", "systemd-oomd")
 _PATIENCE = 120.0  # seconds between a polite SIGTERM and the SIGKILL of who lost patience
 _ROLES = {
     "parent": "its parent process, ",
-    "supervisor": "ftforensics itself, which passed it on, ",
     "sibling": "another process of the job, ",
 }
 _RAISING = ("abort", "raise", "gsignal", "os_abort", "signal_raise_signal")
@@ -134,7 +133,7 @@ def _is_explained(death: Death, sent: SentMatch) -> bool:
         return True
     if sent.sent.sender_comm in _DAEMONS:
         return True
-    return any(acts_for(sent, one.notice.authority) for one in death.notices if one.match.tie is not Tie.WEAK)
+    return any(acts_for(sent.sent.sender_comm, one.notice.authority) for one in decisions(death))
 
 
 def _by_trace(death: Death, sent: SentMatch) -> Finding:
@@ -170,6 +169,9 @@ def _by_recorder(death: Death, seen: SignalMatch) -> Iterator[Finding]:
     if sender is None or sender.pid == death.pid or seen.sender_role == "launcher" or (code or 0) > 0:
         return
     if death.parent_died is not None and seen.sender_role == "parent":
+        return
+    # Who sends for a scheduler or a daemon is told by its name; a sender without one may be it.
+    if any(not seen.sender_comm or acts_for(seen.sender_comm, one.notice.authority) for one in decisions(death)):
         return
     name = signal_name(seen.signal.number)
     outside = f"a process outside this pid namespace (uid {sender.uid})"

@@ -33,13 +33,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.ending import FAULTS, SIGKILL, is_killed, sent_by_kernel, signal_name, signal_of
+from ftforensics.causes.ending import FAULTS, SIGKILL, is_killed, sent_by_kernel, signal_of
 from ftforensics.causes.oom import exclusions, settling_look
 from ftforensics.causes.pressure import pressures
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.signals import signal_name
 from ftforensics.parsers.cgroup_path import unit_of
 
 KIND = Kind.RESIDUAL

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.authority import named_by_kernel
+from ftforensics.causes.authority import decisions, named_by_kernel, statement
 from ftforensics.causes.ending import (
     SI_TKILL,
     SI_USER,
@@ -45,15 +45,15 @@ from ftforensics.causes.ending import (
     only_the_ring_says,
     process_text,
     senders,
-    signal_name,
     signal_of,
     strength,
     weaker,
 )
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite
-from ftforensics.model.death import Death, SignalMatch, Tie
+from ftforensics.model.death import Death, NoticeMatch, SignalMatch, Tie
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.signals import signal_name
 
 KIND = Kind.KILLER
 _PATIENCE = 120.0  # seconds that a launcher may wait between SIGTERM and SIGKILL
@@ -64,7 +64,9 @@ def check_death(death: Death) -> Iterator[Finding]:
     number = signal_of(death)
     if death.alive or (number is not None and number not in _SENT) or (number is None and not is_unseen(death)):
         return
-    against = named_by_kernel(death)
+    # When the whole job was ended, its launcher only passed that on.
+    upstream = [one.notice.cite for one in decisions(death) if not _is_step_end(one)]
+    against = [*named_by_kernel(death), *upstream]
     traced = [one for one in senders(death) if one.sender_role == "launcher"]
     noted = _noted(death)
     if traced:
@@ -72,6 +74,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         against = [*best.match.against, *against]
         who = process_text(best.sent.sender_comm, best.sent.sender_pid or best.sent.sender_tid)
         confidence = strength(best.match.tie, against)
+        confidence = weaker(confidence, Confidence.POSSIBLE) if upstream else confidence
         yield _finding(death, confidence, who, best.sent.signal, [best.cite, *best.match.why], against)
     elif noted is not None:
         confidence = Confidence.PROVEN
@@ -79,12 +82,23 @@ def check_death(death: Death) -> Iterator[Finding]:
         kernels = noted.signal.code in (SI_USER, SI_TKILL)
         if noted.signal.number != number or not kernels or against or only_the_ring_says(death):
             confidence = Confidence.LIKELY
-        confidence = weaker(confidence, Confidence.POSSIBLE) if against and number == SIGKILL else confidence
+        if upstream or (against and number == SIGKILL):
+            confidence = weaker(confidence, Confidence.POSSIBLE)
         pid = noted.signal.sender.pid if noted.signal.sender else None
         who = process_text(noted.sender_comm, pid)
         yield _finding(death, confidence, who, noted.signal.number, [noted.cite], against)
     elif death.ended_by:
         yield _by_log(death, number, against)
+    elif (said := statement(death, ("slurm",), "stopped")) is not None:
+        # srun ends a step when one of its tasks has failed: all tasks are meant, the one that failed too.
+        confidence = weaker(said.confidence, Confidence.LIKELY if death.role == "collateral" else Confidence.POSSIBLE)
+        why = f" ({said.notice.reason})" if said.notice.reason else ""
+        yield _finding(death, confidence, f"Slurm{why}", number or SIGTERM, said.supports, [*said.against, *upstream])
+
+
+def _is_step_end(found: NoticeMatch) -> bool:
+    """srun's own words that it ends a step."""
+    return found.notice.authority == "slurm" and found.notice.kind == "stopped"
 
 
 def _noted(death: Death) -> SignalMatch | None:

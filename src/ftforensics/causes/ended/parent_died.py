@@ -8,10 +8,11 @@ others in it. Either way this process is a consequence: the parent's end is the 
 
 ## How it is told apart
 
-The parent was gone at most a second before, and SIGKILL or SIGTERM ended this process. It is likely when a tracer or
-the recorder saw the signal come from the parent at its end (that is how the kernel shows PR_SET_PDEATHSIG), or from the
-kernel itself where counters exclude a kill for want of memory. Two ends close together are only possible: whatever
-ended the parent may have ended the child too. It is never proven: a parent may also send a signal and then end.
+The parent was gone at most a second before, and SIGKILL, SIGTERM or SIGINT ended this process. It is likely when a
+tracer or the recorder saw the signal come from the parent at its end (that is how the kernel shows PR_SET_PDEATHSIG),
+or from the kernel itself where counters exclude a kill for want of memory. Two ends close together are only possible:
+whatever ended the parent may have ended the child too. It is never proven: a parent may also send a signal and then
+end.
 
 ## What to do
 
@@ -38,7 +39,6 @@ from ftforensics.causes.ending import (
     seconds_before_end,
     senders,
     sent_by_kernel,
-    signal_name,
     signal_of,
 )
 from ftforensics.causes.oom import exclusions
@@ -47,6 +47,7 @@ from ftforensics.causes.sizes import time_text
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.signals import signal_name
 
 KIND = Kind.KILLER
 _AT_ONCE = 1.0  # seconds
@@ -55,7 +56,7 @@ _PARENTS = ("parent", "launcher")
 
 def check_death(death: Death) -> Iterator[Finding]:
     number = signal_of(death)
-    if death.alive or death.parent_died is None or number not in (SIGKILL, SIGTERM):
+    if death.alive or death.parent_died is None or number not in (2, SIGKILL, SIGTERM):
         return
     before = seconds_before_end(death, death.parent_died)
     if before is None or not 0 <= before <= _AT_ONCE + death.when.accuracy:
@@ -65,7 +66,7 @@ def check_death(death: Death) -> Iterator[Finding]:
     if any(one.sender_role not in _PARENTS for one in sent):
         return
     signs: list[Cite] = [one.cite for one in sent]
-    if noted is not None and noted.sender_role in _PARENTS:
+    if noted is not None and noted.sender_role == "parent":
         signs.append(noted.cite)
     by_kernel, excluded = sent_by_kernel(death), exclusions(death)
     if by_kernel is not None and excluded:

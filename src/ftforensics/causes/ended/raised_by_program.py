@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame, frame_name, line_text, runs_python
-from ftforensics.causes.ending import FAULTS, is_own, last_signal, senders, signal_name, signal_of, strength
+from ftforensics.causes.ending import FAULTS, is_own, last_signal, senders, signal_of, strength
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import PYTHON_FATAL, TERMINATE, find_function, frame_text, places, plain_name
 from ftforensics.model.basics import Cite
@@ -49,6 +49,7 @@ from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism, Uncovered
+from ftforensics.model.signals import signal_name
 
 KIND = Kind.OWN_FAULT
 _SI_USER, _SI_TKILL = 0, -6

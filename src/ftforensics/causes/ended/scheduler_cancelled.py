@@ -30,27 +30,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.authority import statement
+from ftforensics.causes.authority import has_said, statement
 from ftforensics.causes.ending import weaker
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.scheduler import name_of
-from ftforensics.model.death import Death, Tie
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 
 KIND = Kind.KILLER
-_BETTER = ("time-limit", "deadline", "preempted", "requeued", "node-failed", "oom", "evicted")
+_BETTER = ("time-limit", "deadline", "preempted", "requeued", "node-failed", "oom", "evicted", "stopped")
 
 
 def check_death(death: Death) -> Iterator[Finding]:
     said = statement(death, ("slurm", "kubernetes"), "cancelled")
     if said is None:
         return
-    if any(
-        one.notice.kind in _BETTER and one.notice.authority == said.notice.authority and one.match.tie is not Tie.WEAK
-        for one in death.notices
-    ):
+    if has_said(death, said.notice.authority, *_BETTER):
         return
-    by = said.notice.reason
+    # "by 1000" is the accounting's word for who did it; other reasons name nobody.
+    by = said.notice.reason if said.notice.reason and said.notice.reason.startswith("by ") else None
     unit = f" {said.notice.unit}" if said.notice.unit else ""
     yield Finding(
         cause="scheduler-cancelled",

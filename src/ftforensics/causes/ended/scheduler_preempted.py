@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.authority import has_said
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.scheduler import decided
 from ftforensics.model.death import Death
@@ -39,6 +40,9 @@ KIND = Kind.KILLER
 
 
 def check_death(death: Death) -> Iterator[Finding]:
+    # A job is also queued again after its time limit, or when its node is lost.
+    if has_said(death, "slurm", "time-limit", "node-failed"):
+        return iter(())
     return decided(
         death,
         "scheduler-preempted",

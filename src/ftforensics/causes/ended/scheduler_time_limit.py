@@ -3,7 +3,8 @@
 ## What it means
 
 The job ran as long as it had asked for. Slurm then sends SIGTERM to all its processes and SIGKILL after KillWait (30
-seconds by default); Kubernetes does the same to a job beyond its `activeDeadlineSeconds`.
+seconds by default); Kubernetes does the same to a job beyond its `activeDeadlineSeconds`, systemd to a unit beyond its
+RuntimeMaxSec.
 
 ## How it is told apart
 

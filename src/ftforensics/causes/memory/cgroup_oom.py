@@ -60,4 +60,6 @@ def check_death(death: Death) -> Iterator[Finding]:
 def _summary(death: Death, weighed: Weighed) -> str:
     if weighed.rests_on == "pressure" and weighed.pressure is not None:
         return how_it_looked(weighed.pressure)
+    if weighed.rests_on == "enforced":
+        return f"Killed by Slurm: {limit_text(death, weighed)} was passed."
     return f"Killed by the kernel: {limit_text(death, weighed)} was reached."

@@ -30,10 +30,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.authority import daemon, statement
-from ftforensics.causes.ending import signal_name, signal_of
+from ftforensics.causes.ending import signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.signals import signal_name
 
 KIND = Kind.KILLER
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import has_torch, heap_check
 from ftforensics.causes.blame import blame, blame_text, frame_name, line_text
-from ftforensics.causes.ending import signal_of
+from ftforensics.causes.ending import line_cite, signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import places, plain_name
 from ftforensics.model.basics import Cite, Gap
@@ -133,7 +133,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         cause="heap-corruption",
         confidence=Confidence.LIKELY,
         summary=f"The allocator found its heap damaged: {message}.",
-        supports=[Cite("launcher", f"line {said.line.number}", said.line.text), *death.ending],
+        supports=[line_cite(said.line), *death.ending],
         unknown=[Gap("crash", "who called the allocator", "ftforensics run -- COMMAND...")],
         remedies=[
             Remedy(

@@ -55,7 +55,9 @@ def check_death(death: Death) -> Iterator[Finding]:
             Remedy(
                 "Write large files to a volume, and request ephemeral-storage for the rest"
                 if resource and "storage" in resource
-                else f"Request as much {resource or 'memory'} as the pod really uses"
+                else f"Request as much {resource} as the pod really uses"
+                if resource
+                else "Read why in the pod's events: a drained node, a taint, a resource"
             ),
             Remedy("Read the pod's status", "kubectl describe pod POD", settles=True),
         ],

@@ -44,14 +44,14 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import advice
 from ftforensics.causes.blame import blame_text
-from ftforensics.causes.ending import FAULTS, signal_name, signal_of
+from ftforensics.causes.ending import FAULTS, line_cite, signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import places
-from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
 from ftforensics.model.death import Death, FaultMatch, Tie
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism, Uncovered
+from ftforensics.model.signals import signal_name
 
 KIND = Kind.RESIDUAL
 _FAULTS = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS")
@@ -166,7 +166,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         said = " ".join(texts[-1].message.split())[:300].rstrip(".")
     where = f"{signal_name(number)}{_library(fault)}"
     supports = [*death.reading.supports, *([fault.cite] if fault is not None else []), *death.ending]
-    supports += [Cite("launcher", f"line {one.line.number}", one.line.text) for one in texts]
+    supports += [line_cite(one.line) for one in texts]
     yield Finding(
         cause="native-fault",
         confidence=Confidence.LIKELY,
@@ -198,7 +198,7 @@ def _library(fault: FaultMatch | None) -> str:
     if fault is None or fault.fault.file is None:
         return ""
     at = fault.fault
-    offset = ""
-    if at.ip is not None and at.map_base is not None and at.map_offset is not None:
-        offset = f" +{int(at.ip) - int(at.map_base) + int(at.map_offset):#x}"
+    # Newer kernels print where in the file the instruction is; of the others only a mapping's start is known, which is
+    # the file's start for the first mapping only (mm/memory.c, print_vma_addr).
+    offset = f" +{int(at.map_offset):#x}" if at.map_offset is not None else ""
     return f" in {(at.file or '').rpartition('/')[2]}{offset}"

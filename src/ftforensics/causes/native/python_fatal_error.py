@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame, frame_name, line_text, runs_python
-from ftforensics.causes.ending import signal_of
+from ftforensics.causes.ending import line_cite, signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import PYTHON_FATAL, frame_text, places, plain_name
 from ftforensics.model.basics import Cite, Gap
@@ -137,7 +137,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         cause="python-fatal-error",
         confidence=Confidence.LIKELY,
         summary=f"Python gave up with a fatal error: {' '.join((said.message or '').split())[:300].rstrip('.')}.",
-        supports=[Cite("launcher", f"line {said.line.number}", said.line.text), *death.ending],
+        supports=[line_cite(said.line), *death.ending],
         unknown=[Gap("crash", "which native code was running", "ftforensics run -- COMMAND...")],
         remedies=[
             Remedy(

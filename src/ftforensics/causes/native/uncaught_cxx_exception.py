@@ -40,10 +40,10 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import has_torch
 from ftforensics.causes.blame import blame, frame_name, line_text
-from ftforensics.causes.ending import signal_of
+from ftforensics.causes.ending import line_cite, signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import TERMINATE, THROW, find_function, places
-from ftforensics.model.basics import Cite, Gap
+from ftforensics.model.basics import Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -113,7 +113,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         cause="uncaught-cxx-exception",
         confidence=Confidence.LIKELY,
         summary=f"A C++ exception was not caught: {' '.join(said.split())[:300]}.",
-        supports=[Cite("launcher", f"line {thrown.line.number}", thrown.line.text), *death.ending],
+        supports=[line_cite(thrown.line), *death.ending],
         unknown=[Gap("crash", "where it was thrown", "ftforensics run -- COMMAND...")],
         remedies=[
             Remedy("Read the exception's own text and act on that"),
