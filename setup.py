@@ -30,6 +30,9 @@ class BuildPython(build_py):
             return self.get_finalized_command("install").install_purelib
         return self.build_lib
 
+    def get_source_files(self):
+        return [*super().get_source_files(), os.path.join("src", START_FILE)]
+
     def get_outputs(self, include_bytecode=1):
         outputs = super().get_outputs(include_bytecode)
         return (
