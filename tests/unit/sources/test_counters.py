@@ -64,7 +64,7 @@ def test_version_2_the_whole_chain(files: Files, machine: Host) -> None:
         files,
         "/kubepods/pod1",
         memory__max="1000\n",
-        memory__events="max 9\noom 1\noom_kill 1\noom_group_kill 0\n",
+        memory__events="max 9\noom 2\noom_kill 1\noom_group_kill 0\n",
         memory__events__local="max 9\noom 1\noom_kill 0\noom_group_kill 0\n",
     )
     v2_group(files, "/kubepods/pod1/main", cgroup__procs="7\n", memory__events="max 0\noom 0\noom_kill 1\n")
@@ -84,7 +84,7 @@ def test_version_2_the_whole_chain(files: Files, machine: Host) -> None:
         file=250,
         shmem=50,
         swap=7,
-        oom=1,
+        oom=2,
         oom_kill=1,
         oom_group_kill=0,
         local_oom=1,
