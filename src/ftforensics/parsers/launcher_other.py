@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ftforensics.model.launcher import LauncherEvent, ProcessDied, SignalledBy, TextLine
 from ftforensics.parsers.launcher_line import JobLine
-from ftforensics.parsers.signal_words import FAULTS, WORDS, signal_of
+from ftforensics.parsers.signal_words import ALONE, WORDS, signal_of
 
 _TEXT = 4096  # characters of a line that the patterns see
 
@@ -79,10 +79,11 @@ class ShellReader:
     open = False
 
     # bash in a script: "train.sh: line 28:  8156 Killed                  python3 main.py"; the words around the
-    # line number are translated too ("Zeile 3:", "第 28 行:").
+    # line number are translated too ("Zeile 3:", "第 28 行:"). Behind a long word bash 5.2 sets no blank. Of SIGTERM it
+    # prints the word alone.
     _SCRIPT = re.compile(
         rf"(?P<script>[^:]{{1,200}}): (?:第 ?)?(?:[^\W\d]{{1,20}} )?\d{{1,9}}(?: ?行)? ?[:：] *(?P<pid>\d{{1,10}}) "
-        rf"(?P<word>{_WORD})(?P<core> *\([^()]{{1,60}}\))?(?:\s+(?P<command>\S.*))?\s*$"
+        rf"(?P<word>{_WORD})(?P<core> *\([^()]{{1,60}}\))?\s*(?P<command>\S.*)?$"
     )
     # Job control: "[1]+  Killed   python3 main.py"; zsh: "[1]  + 12345 killed     python3 main.py".
     _JOB = re.compile(
@@ -99,7 +100,6 @@ class ShellReader:
     _TIME = re.compile(
         r"Command (?:terminated by signal (?P<signal>\d{1,3})|exited with non-zero status (?P<code>\d{1,3}))\s*$"
     )
-    _ALONE = frozenset(FAULTS)
     _LOWER = {"killed": 9, "segmentation fault": 11, "abort": 6, "bus error": 7, "terminated": 15}
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
@@ -123,7 +123,7 @@ class ShellReader:
             yield _died(line, "time", signal=signal, code=code)
             return
         bare = text.strip()
-        if re.sub(r" *\([^()]{1,40}\)$", "", bare) in self._ALONE or bare in self._ALONE:
+        if re.sub(r" *\([^()]{1,40}\)$", "", bare) in ALONE or bare in ALONE:
             yield _died(line, "shell", signal=signal_of(bare) or signal_of(bare.partition(" (")[0]))
 
     def end(self) -> Iterator[LauncherEvent]:

@@ -47,8 +47,9 @@ _NUMBERED = re.compile(r"(?:Unknown signal|signal|<?Unknown signal) (\d{1,3})>?$
 WORDS = tuple(_NUMBERS)
 """Every text of the table."""
 
-FAULTS = tuple(word for word, number in _NUMBERS.items() if number in (4, 6, 7, 8, 9, 11))
-"""The texts that a shell prints alone on a line when its foreground job ended so."""
+ALONE = frozenset({word for word, number in _NUMBERS.items() if number in (4, 7, 8, 9, 11)} | {"Aborted", "Terminated"})
+"""The texts that a shell prints alone on a line when its foreground command ended so. Other languages' words for the
+last two are what a job prints at its good end, too ("Terminado")."""
 
 
 def signal_of(text: str) -> int | None:

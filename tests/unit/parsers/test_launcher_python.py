@@ -1,0 +1,250 @@
+"""Tracebacks and last words of native code in a job's log."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ftforensics.model.launcher import ExceptionSeen, LauncherEvent, NativeText
+from ftforensics.parsers.launcher import read_launcher_log
+from ftforensics.parsers.peer_lost import says_peer_lost
+
+
+def events(text: str | bytes) -> list[LauncherEvent]:
+    return read_launcher_log(text.encode() if isinstance(text, str) else text).events
+
+
+def raised(text: str | bytes) -> list[tuple[int | None, str, str]]:
+    return [(one.rank, one.type, one.message) for one in events(text) if isinstance(one, ExceptionSeen)]
+
+
+def printed(code: str) -> bytes:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        ("raise KeyError('x')", "KeyError", "'x'"),
+        ("1/0", "ZeroDivisionError", "division by zero"),
+        ("raise MemoryError", "MemoryError", ""),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt", ""),
+        ("import socket; raise socket.gaierror(1, 'a: b')", "socket.gaierror", "[Errno 1] a: b"),
+        ("class Odd(Exception): pass\nraise Odd('two\\nlines')", "Odd", "two"),
+        ("def f():\n class E(Exception): pass\n raise E('x')\nf()", "f.<locals>.E", "x"),
+        ("def f(n): f(n + 1)\nf(0)", "RecursionError", "maximum recursion depth exceeded"),
+        ("import json; json.loads('{')", "json.decoder.JSONDecodeError", None),
+    ],
+)
+def test_cpythons_own(code: str, kind: str, message: str | None) -> None:
+    ((_, found, said),) = raised(printed(code))
+    assert found == kind
+    assert message is None or said == message
+
+
+def test_chained_exceptions_are_all_seen() -> None:
+    text = printed("try:\n 1/0\nexcept ZeroDivisionError as e:\n raise RuntimeError('no') from e")
+    assert [kind for _, kind, _ in raised(text)] == ["ZeroDivisionError", "RuntimeError"]
+
+
+def test_innermost_frame() -> None:
+    (event,) = events(printed("import json\ndef load():\n    return json.loads(3)\nload()"))
+    assert isinstance(event, ExceptionSeen)
+    assert event.file is not None
+    assert event.file.endswith("json/__init__.py")
+    assert (event.function, event.type) == ("loads", "TypeError")
+
+
+def traceback(label: str, kind: str, line: int) -> list[str]:
+    return [
+        f"{label}Traceback (most recent call last):",
+        f'{label}  File "a.py", line {line}, in f',
+        f"{label}    f()",
+        f"{label}{kind}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "ranks"),
+    [
+        (("[rank0]: ", "[rank1]: "), (0, 1)),
+        (("[1,0]<stderr>:", "[1,1]<stderr>:"), (0, 1)),
+        (("[0]<stderr>:", "[1]<stderr>:"), (0, 1)),
+        (("[default0]:[rank4]: ", "[default1]:[rank5]: "), (4, 5)),
+        (("0: [rank0]: ", "1: [rank1]: "), (0, 1)),
+        (("[default0]:", "[default1]:"), (None, None)),
+        (("(Train pid=12, ip=10.0.0.1) ", "(Train pid=13, ip=10.0.0.2) "), (None, None)),
+        (("worker-1: ", "worker-2: "), (None, None)),
+    ],
+)
+def test_ranks_that_print_at_once(labels: tuple[str, str], ranks: tuple[int | None, int | None]) -> None:
+    one, two = traceback(labels[0], "KeyError: 'a'", 11), traceback(labels[1], "ValueError: b", 22)
+    text = "\n".join(line for pair in zip(one, two, strict=True) for line in pair) + "\n"
+    found = [event for event in events(text) if isinstance(event, ExceptionSeen)]
+    assert [(event.rank, event.type, event.file_line) for event in found] == [
+        (ranks[0], "KeyError", 11),
+        (ranks[1], "ValueError", 22),
+    ]
+
+
+def test_a_jobs_own_lines_between_are_no_exception() -> None:
+    text = "\n".join(
+        [
+            "Traceback (most recent call last):", "Epoch: 3", '  File "a.py", line 1, in f', "loss: 0.5", "Epoch: 4",
+            "    f()", "step 5", "RuntimeError: boom",
+        ]
+    )  # fmt: skip
+    assert raised(text + "\n") == [(None, "RuntimeError", "boom")]
+
+
+def test_a_traceback_that_is_cut_says_nothing() -> None:
+    assert events('Traceback (most recent call last):\n  File "a.py", line 1, in f\n    f()\n') == []
+    assert events("RuntimeError: without a traceback\n") == []
+    lost = "Traceback (most recent call last):\n" + "noise\n" * 500 + '  File "a.py", line 1, in f\nKeyError: 1\n'
+    assert events(lost) == []
+
+
+def test_the_summary_names_the_rank() -> None:
+    text = (
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-29_14:02:50\n  host      : n1\n"
+        "  rank      : 7 (local_rank: 3)\n  exitcode  : 1 (pid: 5)\n  error_file: /tmp/e.json\n"
+        '  traceback : Traceback (most recent call last):\n    File "a.py", line 9, in f\n      g()\n'
+        "  ValueError: bad\n  \n============================================================\n"
+    )
+    (found,) = [one for one in events(text) if isinstance(one, ExceptionSeen)]
+    assert (found.rank, found.type, found.message, found.file_line) == (7, "ValueError", "bad", 9)
+
+
+def test_nccls_code_is_below_the_last_line() -> None:
+    text = "\n".join(
+        [
+            *traceback(
+                "[rank1]: ", "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, unhandled system error", 3
+            ),
+            "[rank1]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting.",
+            "[rank1]: Last error:",
+            "[rank1]: socketProgress: Connection closed by remote peer n2<1.2.3.4>",
+            "step 4",
+        ]
+    )
+    (event,) = events(text + "\n")
+    assert isinstance(event, ExceptionSeen)
+    assert event.peer_lost
+    assert "ncclRemoteError" in event.message
+    own = text.replace("ncclRemoteError", "ncclUnhandledCudaError").split("[rank1]: Last")[0]
+    (event,) = events(own.replace("possibly due to a network error or a remote process exiting", "in CUDA"))
+    assert isinstance(event, ExceptionSeen)
+    assert not event.peer_lost
+
+
+GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] "
+CONNECTION = "/usr/lib/python3.11/multiprocessing/connection.py"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "file", "lost"),
+    [
+        ("RuntimeError", GLOO + "Connection closed by peer [127.0.0.1]:5504.", None, True),
+        ("RuntimeError", GLOO + "Read error [::1]:1: Connection reset by peer.", None, True),
+        ("RuntimeError", GLOO + "Timed out waiting 1800000ms for recv operation to complete", None, True),
+        (
+            "torch.distributed.DistBackendError",
+            "[1] is setting up NCCL communicator: TCPStore: Broken pipe",
+            None,
+            True,
+        ),
+        (
+            "torch.distributed.DistNetworkError",
+            "failed to recv, got 0 bytes. Connection was likely closed.",
+            None,
+            True,
+        ),
+        (
+            "RuntimeError",
+            "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(...) ran for 600 ms",
+            None,
+            True,
+        ),
+        ("RuntimeError", "NCCL communicator was aborted on rank 1.", None, True),
+        ("concurrent.futures.process.BrokenProcessPool", "A process in the pool was terminated", None, True),
+        ("joblib.externals.loky.process_executor.TerminatedWorkerError", "", None, True),
+        ("ray.exceptions.ActorDiedError", "The actor died unexpectedly", None, True),
+        ("ConnectionResetError", "[Errno 104] Connection reset by peer", CONNECTION, True),
+        ("EOFError", "", CONNECTION, True),
+        ("EOFError", "Ran out of input", "/x/pickle.py", False),
+        (
+            "requests.exceptions.ConnectionError",
+            "('Connection aborted.', ConnectionResetError(104, 'x'))",
+            "/r/a.py",
+            False,
+        ),
+        ("ConnectionResetError", "[Errno 104] Connection reset by peer", "/x/urllib3/connectionpool.py", False),
+        ("OSError", "could not restore: Connection refused by the store", None, False),
+        ("RuntimeError", "CUDA error: an illegal memory access was encountered", None, False),
+        ("torch.OutOfMemoryError", "CUDA out of memory.", None, False),
+        ("RuntimeError", "loss is NaN at step 5", None, False),
+        ("MemoryError", "", None, False),
+    ],
+)
+def test_peer_lost(kind: str, message: str, file: str | None, lost: bool) -> None:
+    assert says_peer_lost(kind, message, file) is lost
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "type_", "message"),
+    [
+        (
+            "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: x\nException raised y",
+            "cxx-exception", "c10::Error", "CUDA error: x",
+        ),
+        ("terminate called after throwing an instance of 'int'\nAborting", "cxx-exception", "int", None),
+        ("terminate called without an active exception", "cxx-exception", None, "without an active exception"),
+        ("libc++abi: terminating due to uncaught exception of type std::E: boom", "cxx-exception", "std::E", "boom"),
+        ("double free or corruption (!prev)", "heap", None, "double free or corruption (!prev)"),
+        ("malloc(): corrupted top size", "heap", None, "malloc(): corrupted top size"),
+        ("free(): invalid pointer", "heap", None, "free(): invalid pointer"),
+        ("corrupted size vs. prev_size", "heap", None, "corrupted size vs. prev_size"),
+        ("*** Error in `python': free(): invalid pointer: 0x00007f12 ***", "heap", None, "free(): invalid pointer"),
+        ("*** stack smashing detected ***: x", "stack-smashed", None, "*** stack smashing detected ***: x"),
+        ("x: a.c:12: run: Assertion `n > 0' failed.", "assertion", None, "x: a.c:12: run: Assertion `n > 0' failed."),
+        ("x: malloc.c:2379: f: Assertion `x' failed.", "heap", None, "x: malloc.c:2379: f: Assertion `x' failed."),
+        ("Fatal Python error: Segmentation fault", "fatal-python-error", None, "Segmentation fault"),
+        ("[rank2]: Fatal Python error: Aborted", "fatal-python-error", None, "Aborted"),
+        (
+            "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory.",
+            "worker-fault", None, "bus error",
+        ),
+    ],
+)  # fmt: skip
+def test_native_texts(text: str, kind: str, type_: str | None, message: str | None) -> None:
+    (event,) = events(text + "\n")
+    assert isinstance(event, NativeText)
+    assert (event.kind, event.type, event.message) == (kind, type_, message)
+    assert event.rank == (2 if "rank2" in text else None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "free: 12 GB, corrupted files: 0",
+        "the test (): passed",
+        "../aten/src/ATen/native/cuda/Index.cu:1: block: [1,0,0], thread: [3,0,0] Assertion `srcIndex < n` failed.",
+        "we skipped corrupted samples",
+        "AssertionError was expected here: Assertion failed",
+    ],
+)
+def test_ordinary_lines(text: str) -> None:
+    assert events(text + "\n") == []
+
+
+def test_two_processes_throw_at_once() -> None:
+    text = (
+        "[default0]:terminate called after throwing an instance of 'A'\n"
+        "[default1]:terminate called after throwing an instance of 'B'\n"
+        "[default1]:  what():  b\n[default0]:  what():  a\n"
+    )
+    found = [(one.type, one.message) for one in events(text) if isinstance(one, NativeText)]
+    assert found == [("A", "a"), ("B", "b")]
