@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import resource
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions import needs_tracefs, needs_unshare
+from conditions import needs_root, needs_tracefs, needs_unshare
 from ftforensics.capture import procfs
 from ftforensics.parsers.trace_pipe import SentLine, TracePipe
 from ftforensics.supervise import senders
@@ -328,12 +329,32 @@ def test_a_flood_is_said_to_be_one(place: str) -> None:
         opened.close()
 
 
-def test_without_tracefs_there_is_a_gap_with_its_remedy(tmp_path: Path) -> None:
+def test_without_tracefs_there_is_a_gap_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(senders, "private_mount", refused)
     gaps = Gaps()
     assert open_tracing(gaps, [str(tmp_path / "tracing"), str(tmp_path / "debug")]) is None
     ((why, grant),) = gaps
     assert "a SIGKILL" in why
     assert grant == (f"mount -t tracefs nodev {tmp_path}/tracing" if os.geteuid() == 0 else senders.AS_ROOT)
+
+
+@needs_root
+def test_where_tracefs_is_not_mounted_a_mount_of_our_own_serves_and_nobody_sees_it(tmp_path: Path) -> None:
+    before = Path("/proc/self/mountinfo").read_text()
+    gaps = Gaps()
+    tracing = open_tracing(gaps, [str(tmp_path / "nowhere")])
+    assert tracing is not None and not list(gaps)
+    try:
+        assert Path("/proc/self/mountinfo").read_text() == before
+        victim = subprocess.Popen(["sleep", "60"])
+        victim.kill()
+        victim.wait()
+        assert [line.sender_tid for line in tracing.read() if line.target_tid == victim.pid] == [os.getpid()]
+    finally:
+        tracing.close()
 
 
 @needs_tracefs

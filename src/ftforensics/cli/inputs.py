@@ -117,7 +117,10 @@ def gather(
         given_exit=_as_status(exit_code),
         given_pid=pid,
         given_rank=rank,
-        gaps=[Gap(Kind.KERNEL.value, f"{path} holds no line: it excludes nothing") for path in pile.empty],
+        gaps=[
+            *(gap for run in pile.runs for gap in run.gaps),
+            *(Gap(Kind.KERNEL.value, f"{path} holds no line: it excludes nothing") for path in pile.empty),
+        ],
     )
 
 
@@ -237,7 +240,9 @@ def _kind_in_folder(path: str, name: str) -> Kind | None:
         return Kind.RECORD if name.endswith(".crash.json") else None
     if kind in (Kind.RECORD, Kind.RING, Kind.RUN) or name.endswith(".crash.json"):
         return kind
-    if kind in (Kind.KERNEL, Kind.LOG, Kind.BLANK) and name.endswith(LOG_NAMES):
+    if kind in (Kind.KERNEL, Kind.LOG) and name.endswith(LOG_NAMES):
+        return kind
+    if kind is Kind.BLANK and name.startswith(("kern", "dmesg")):
         return kind
     return Kind.JSON if kind is Kind.JSON and name.endswith(".json") and _notices_in(path) else None
 

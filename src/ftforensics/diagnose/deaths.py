@@ -48,6 +48,7 @@ from ftforensics.parsers.cgroup_path import ancestry, container_id, memory_path
 SIGKILL = 9
 TOGETHER = 1.0  # seconds within which deaths count as one event
 MOST_OTHERS = 20
+_TRACE = "as root, without --no-trace: ftforensics run -- COMMAND"
 
 
 @dataclass
@@ -234,6 +235,8 @@ def _add_run(drafts: list[_Draft], run: RunEvidence) -> None:
         draft.host = draft.host or (started.host if started else None)
         draft.initial = initial if initial is not None else draft.initial
         draft.traced = bool(started and started.traced)
+        if died.signal == SIGKILL and not draft.traced and not any(gap.source == "trace" for gap in run.gaps):
+            draft.gaps.append(Gap("trace", "signals were not traced: who sent it is not seen", _TRACE))
         draft.run_group = group
         if not draft.groups and group is not None:
             _place(draft, died.cgroup or (started.cgroup if started else []))

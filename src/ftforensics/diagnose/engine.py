@@ -8,7 +8,7 @@ import msgspec
 
 from ftforensics.causes.advice import on_cuda, package_of
 from ftforensics.causes.blame import blame
-from ftforensics.causes.registry import Cause, causes
+from ftforensics.causes.registry import Cause, Kind, causes, find_cause
 from ftforensics.diagnose.contradictions import contradictions
 from ftforensics.diagnose.crash import prepare
 from ftforensics.diagnose.deaths import build_deaths
@@ -154,7 +154,7 @@ def _process(judged: _Judged, role: str, rings: Sequence[Ring]) -> ProcessReport
     base = _of_crash(judged, death.crash) if death.crash is not None else _of_death(death)
     return msgspec.structs.replace(
         base,
-        exit=Exit(signal=signal_name(death.signal) if death.signal is not None else None, code=death.code),
+        exit=_exit(death, judged.weighed),
         role=role,
         rank=death.rank if base.rank is None else base.rank,
         comm=death.comms[0] if death.comms else None,
@@ -165,6 +165,15 @@ def _process(judged: _Judged, role: str, rings: Sequence[Ring]) -> ProcessReport
         last_second=last_second(death),
         by=_ended_by(death),
     )
+
+
+def _exit(death: Death, weighed: Weighed) -> Exit:
+    """What a parent saw, or what the verdict says where nobody did: the kernel's OOM killer has one signal only."""
+    if death.signal is None and death.code is None and death.oom and weighed.best is not None:
+        cause = find_cause(weighed.best.cause)
+        if cause is not None and cause.family == "memory" and cause.kind is Kind.KILLER:
+            return Exit(signal="SIGKILL")
+    return Exit(signal=signal_name(death.signal) if death.signal is not None else None, code=death.code)
 
 
 def _of_crash(judged: _Judged, crash: Crash) -> ProcessReport:

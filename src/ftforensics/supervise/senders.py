@@ -8,7 +8,7 @@ else's tracing is disturbed and ours is not disturbed either.
 whose pipe is open. An instance whose supervisor was killed can therefore be told from one in use, and the next start
 removes it. `fd` is close-on-exec; a child that is forked and goes on without exec must close it, or it keeps the lock.
 
-tracefs is used where it is mounted, never mounted: that would change the machine for everybody on it.
+tracefs is used where it is mounted; where it is not, through a mount that nobody else sees (`tracefs.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from contextlib import suppress
 
 from ftforensics.capture import procfs
 from ftforensics.parsers.trace_pipe import SentLine, TracePipe
+from ftforensics.supervise.tracefs import private_mount
 
 OnGap = Callable[[str, "str | None"], None]
 
@@ -43,8 +44,10 @@ _INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 class Senders:
     """An armed trace. fd: readable (poll) when a signal was sent."""
 
-    def __init__(self, path: str, fd: int, on_gap: OnGap) -> None:
+    def __init__(self, path: str, fd: int, on_gap: OnGap, mount: int = -1) -> None:
+        """mount: descriptor of a mount of our own, to be closed with the rest; -1 for none."""
         self.path = path
+        self._mount = mount
         self.fd = fd
         self._on_gap = on_gap
         self._pipe = TracePipe()
@@ -80,6 +83,8 @@ class Senders:
             _write(f"{self.path}/{EVENT}/enable", "0")
         os.close(self.fd)
         _remove(self.path)
+        if self._mount >= 0:
+            os.close(self._mount)
 
     def _with_process(self, line: SentLine) -> SentLine:
         if not self._look_up:
@@ -95,15 +100,21 @@ class Senders:
 def open_tracing(on_gap: OnGap, places: Sequence[str] = PLACES) -> Senders | None:
     """Arm the trace. None when that is not possible; then `on_gap(why, grant)` was called once. places: where tracefs
     may be mounted."""
+    mount = -1
     try:
         place = next((place for place in places if os.path.isdir(f"{place}/instances")), None)
         if place is None:
-            on_gap(*_not_mounted(places))
-            return None
+            try:
+                mount = private_mount()
+            except OSError:
+                on_gap(*_not_mounted(places))
+                return None
+            place = f"/proc/self/fd/{mount}"
         remove_left_over(place)
         path, fd = _make(place)
     except OSError as error:
         on_gap(*_refused(error))
+        _close(mount)
         return None
     try:
         _write(f"{path}/trace_clock", "mono")
@@ -114,8 +125,9 @@ def open_tracing(on_gap: OnGap, places: Sequence[str] = PLACES) -> Senders | Non
         os.close(fd)
         _remove(path)
         on_gap(*_refused(error))
+        _close(mount)
         return None
-    return Senders(path, fd, on_gap)
+    return Senders(path, fd, on_gap, mount)
 
 
 def remove_left_over(place: str) -> None:
@@ -145,6 +157,11 @@ def _make(place: str) -> tuple[str, int]:
             _remove(path)
             raise
     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+
+
+def _close(mount: int) -> None:
+    if mount >= 0:
+        os.close(mount)
 
 
 def _remove(path: str) -> None:
