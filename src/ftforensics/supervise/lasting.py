@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING
 from ftforensics.capture import procfs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
+MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
 _VARIABLES = ("KUBERNETES_SERVICE_HOST", "container")
 # A container's own writable layer, and memory.
 _PASSING = ("overlay", "aufs", "fuse-overlayfs", "tmpfs", "ramfs")
 
 
-def passing_file_system(path: str, environ: Mapping[str, str], mounts: str | None = None) -> str | None:
+def passing_file_system(
+    path: str, environ: Mapping[str, str], mounts: str | None = None, marks: Sequence[str] = MARKS
+) -> str | None:
     """The type of the file system that goes with this container; None outside of one, and for a volume.
 
-    mounts: the text of /proc/self/mountinfo."""
+    mounts: the text of /proc/self/mountinfo; marks: files that a container has."""
     text = mounts if mounts is not None else procfs.read_text("/proc/self/mountinfo", 1 << 20) or ""
-    inside = any(os.path.exists(mark) for mark in _MARKS) or any(environ.get(name) for name in _VARIABLES)
+    inside = any(os.path.exists(mark) for mark in marks) or any(environ.get(name) for name in _VARIABLES)
     if not inside and _type_at(text, "/") not in ("overlay", "aufs", "fuse-overlayfs"):
         return None
     kind = _type_at(text, os.path.realpath(path))
