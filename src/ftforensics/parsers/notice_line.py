@@ -9,7 +9,7 @@ import msgspec
 
 from ftforensics.model.basics import Cite
 from ftforensics.model.moment import Moment
-from ftforensics.parsers.launcher_line import job_line, moment_of, without_colours
+from ftforensics.parsers.launcher_line import LONGEST, job_line, moment_of, without_colours
 
 _LONGEST = 4096
 _EXCERPT = 300
@@ -56,13 +56,12 @@ def notice_lines(text: str) -> Iterator[NoticeLine]:
 
 def numbered_lines(lines: Iterable[tuple[int, str]]) -> Iterator[NoticeLine]:
     for number, raw in lines:
-        cut = raw[:_LONGEST].rstrip("\r")
-        if cut.startswith('{"') and '"MESSAGE"' in cut:
-            entry = _journal(cut, number)
+        if raw.startswith('{"') and '"MESSAGE"' in raw[:LONGEST]:
+            entry = _journal(raw[:LONGEST], number)
             if entry is not None:
                 yield entry
                 continue
-        yield _plain(without_colours(cut), number)
+        yield _plain(without_colours(raw[:_LONGEST].rstrip("\r")), number)
 
 
 def _plain(text: str, number: int) -> NoticeLine:

@@ -89,15 +89,15 @@ def read_slurm(text: str, path: str | None = None) -> list[Notice]:
 
 def read_slurm_lines(lines: Iterable[NoticeLine], path: str | None) -> list[Notice]:
     notices: list[Notice] = []
-    columns: list[str] | None = None
+    columns: list[str] = []
     job: str | None = None  # of `scontrol show job`, whose state stands in a line of its own
     for line in lines:
         named = _JOB.match(line.text)
         if named:
             job = named[1]
-        heading = _columns(line.text)
-        if heading:
-            columns = heading
+        heading = line.text.rstrip("\r").split("|")
+        if "JobID" in heading and "State" in heading:
+            columns = heading  # with -p the last one is "", as every row ends in a separator
             continue
         if columns and line.text.count("|") >= len(columns) - 1:
             notices.extend(_of_row(line, columns, path))
@@ -193,14 +193,9 @@ def _of_scontrol(line: NoticeLine, job: str | None, path: str | None) -> Iterato
 # --- sacct -P ---------------------------------------------------------------------------------------------------------
 
 
-def _columns(text: str) -> list[str] | None:
-    parts = text.strip().strip("|").split("|")
-    return parts if "JobID" in parts and "State" in parts else None
-
-
 def _of_row(line: NoticeLine, columns: list[str], path: str | None) -> Iterator[Notice]:
     # A job's name may hold the separator: the columns before it count from the left, those behind it from the right.
-    values = line.text.rstrip("|").split("|") if line.text.endswith("|") else line.text.split("|")
+    values = line.text.split("|")
     spare = len(values) - len(columns)
     if spare > 0 and "JobName" in columns:
         at = columns.index("JobName")
@@ -285,7 +280,7 @@ class _StepId(msgspec.Struct):
 
 
 class _Nodes(msgspec.Struct):
-    list: list[str] | None = None
+    names: list[str] | None = msgspec.field(default=None, name="list")
 
 
 class _Step(msgspec.Struct):
@@ -326,7 +321,7 @@ def _of_json(text: str, path: str | None) -> Iterator[Notice]:
                 step = msgspec.json.decode(raw_step, type=_Step)
             except msgspec.DecodeError:
                 continue
-            nodes = step.nodes if isinstance(step.nodes, str) else ",".join((step.nodes and step.nodes.list) or [])
+            nodes = step.nodes if isinstance(step.nodes, str) else ",".join((step.nodes and step.nodes.names) or [])
             yield from _entry(step, _step_unit(step, unit), nodes, path, f"jobs[{at}].steps[{step_at}]")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ftforensics.model.notice import Notice
 from ftforensics.parsers import notice_earlyoom, notice_ray, notice_slurm, notice_systemd
+from ftforensics.parsers.launcher_line import LONGEST
 from ftforensics.parsers.notice_docker import read_docker
 from ftforensics.parsers.notice_kubernetes import read_kubernetes
 from ftforensics.parsers.notice_line import NoticeLine, numbered_lines
@@ -22,6 +23,8 @@ _FAMILIES: tuple[tuple[tuple[str, ...], Callable[[Iterable[NoticeLine], str | No
     (notice_earlyoom.ANCHORS, notice_earlyoom.read_earlyoom_lines),
     (notice_ray.ANCHORS, notice_ray.read_ray_lines),
 )
+# journalctl -o json gives a message that is not UTF-8 as the numbers of its bytes: no anchor shows.
+_ENCODED = (b'"MESSAGE":[', b'"MESSAGE": [', b'"MESSAGE" : [')
 _DOCKER_EVENT = re.compile(
     rb"^(?:\S+ container (?:oom|kill|die|stop) [0-9a-f]{12}|\{.{0,4000}\"timeNano\")", re.MULTILINE
 )
@@ -36,11 +39,12 @@ def read_notices(data: bytes, path: str | None = None) -> list[Notice]:
         if found:
             return found[:_MOST]
     notices: list[Notice] = []
+    encoded = [word for word in _ENCODED if word in data]
     for anchors, read in _FAMILIES:
         words = [anchor.encode() for anchor in anchors]
         present = [word for word in words if word in data]
-        if present:
-            notices.extend(read(numbered_lines(_lines(data, present)), path))
+        if present or encoded:
+            notices.extend(read(numbered_lines(_lines(data, [*present, *encoded])), path))
     if _DOCKER_EVENT.search(data[:_WHOLE]):
         notices.extend(read_docker(data[:_WHOLE].decode("utf-8", "replace"), path))
     return notices[:_MOST]
@@ -71,7 +75,7 @@ def _lines(data: bytes, words: list[bytes]) -> Iterator[tuple[int, str]]:
         for _ in range(_BEFORE + _AFTER + 1):
             end = data.find(b"\n", at)
             end = len(data) if end < 0 else end
-            yield number, data[at : min(end, at + 4096)].decode("utf-8", "replace")
+            yield number, data[at : min(end, at + LONGEST)].decode("utf-8", "replace")
             number, at = number + 1, min(end + 1, len(data))
             if at >= len(data):
                 return
