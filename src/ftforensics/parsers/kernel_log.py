@@ -518,6 +518,7 @@ _PREFIXED = re.compile(
 )
 _QUOTED = re.compile(rb"[ \t]*(?:> ?)+")
 NARROWEST = 40  # columns of a terminal; a log of shorter lines is not a wrapped one
+BLANKS = 10  # so many at the end of a full line may have been dropped
 
 
 def _unquoted(raw: bytes) -> bytes:
@@ -533,16 +534,18 @@ def _unwrapped(text: bytes) -> Iterator[tuple[int, bytes]]:
     """
     lines = [_unquoted(raw).rstrip(b"\r") for raw in text.split(b"\n")]
     bare = [at for at, raw in enumerate(lines) if at and raw.strip() and _PREFIXED.match(raw.lstrip()) is None]
-    width = max((len(raw.rstrip()) for raw in lines), default=0)
-    if not bare or width < NARROWEST or 2 * len(bare) > len(lines):
+    # A word longer than a line stands alone and says nothing of the width.
+    before = [lines[at - 1] for at in bare if b" " in lines[at - 1].strip() or len(bare) == 1]
+    width = max((len(raw) for raw in before), default=0)
+    full = sum(
+        len(lines[at - 1]) > width - BLANKS or len(lines[at - 1].rstrip()) + 1 + len(lines[at].split()[0]) > width
+        for at in bare
+    )
+    if not bare or width < NARROWEST or 2 * len(bare) > len(lines) or 10 * full < 9 * len(bare):
         yield from enumerate(lines, 1)
         return
-    full = sum(len(lines[at - 1]) >= width - 1 for at in bare)
-    no_room = sum(len(lines[at - 1].rstrip()) + 1 + len(lines[at].split()[0]) > width for at in bare)
-    if 10 * max(full, no_room) < 9 * len(bare):
-        yield from enumerate(lines, 1)
-        return
-    by_width = full >= no_room
+    # A terminal cuts anywhere, so most of its lines have the full width; a mail program keeps words whole.
+    by_width = 2 * sum(len(raw) == width for raw in before) >= len(before)
     rest = set(bare)
     number, joined = 1, b""
     for at, raw in enumerate(lines):
@@ -609,9 +612,9 @@ def _kind(raw: bytes) -> str:
         return "kernel" if found[1] is None or float(found[1]) < OLDEST_UPTIME else ""
     if _CTIME_PREFIX.match(text):
         return "kernel"
-    if _KERNEL_WORDS.match(text):
-        return "bare"
     peeled = prefix.peel(text, Dates(None))
     if peeled.host is not None:
         return "kernel" if peeled.facility in (None, 0) else "syslog"
-    return "kernel" if peeled.text != text and _KERNEL_WORDS.match(peeled.text) else ""
+    if peeled.text == text:
+        return "bare" if _KERNEL_WORDS.match(text) else ""
+    return "kernel" if _KERNEL_WORDS.match(peeled.text) else ""

@@ -62,11 +62,11 @@ _TABLE = re.compile(r"\[ {1,3}pid {1,3}\] +(uid +tgid +total_vm +rss.{0,200}) na
 _ROW_START = re.compile(r"\[ {0,8}(\d{1,10})\] +\d")
 _CONSTRAINT = re.compile(r"oom-kill:constraint=(\w{1,64}),(.{0,8000})\Z")
 _CONSTRAINT_TAIL = re.compile(r"(.*?)(?:^|,)task=(.*),pid=(\d{1,10}),uid=(\d{1,10})\Z", re.DOTALL)
-_CANDIDATE = re.compile(
-    r"(?:(.{1,64}?): )?Kill process (\d{1,10}) \((.{0,64})\) (score \d+ (?:or|and) |sharing same memory)"
-)
+# mm/oom_kill.c: "Out of memory", "Memory cgroup out of memory", "Out of memory (oom_kill_allocating_task)"
+_REASON = r"(?:([^:\[\]]{0,40}[Oo]ut of [Mm]emory[^:\[\]]{0,40}): )?"
+_CANDIDATE = re.compile(_REASON + r"Kill process (\d{1,10}) \((.{0,64})\) (score \d+ (?:or|and) |sharing same memory)")
 _VICTIM = re.compile(
-    r"(?:(.{1,64}?): )?Killed process (\d{1,10})(?:, UID (\d{1,10}),)? \((.{0,64})\)"
+    _REASON + r"Killed process (\d{1,10})(?:, UID (\d{1,10}),)? \((.{0,64})\)"
     r"(?:,? (total-vm:.{0,300})|\.?\Z|, )"
 )
 _SIZES = re.compile(
