@@ -61,7 +61,7 @@ _VERSION = re.compile(r"\bversion:? (\d{2,4}\.\d{1,4}(?:\.\d{1,4}){0,2})")
 
 _STORAGE = (
     ("io", re.compile(r"Buffer I/O error on dev(?:ice)? ([^\s,]{1,64}),")),
-    ("io", re.compile(r"(?:blk_update_request: |print_req_error: )?[\w ]{1,40} error, dev ([^\s,]{1,64}), sector")),
+    ("io", re.compile(r"(?:blk_update_request: |print_req_error: )?[\w /]{1,40} error, dev ([^\s,]{1,64}), sector")),
     ("io", re.compile(r"XFS \(([^)]{1,64})\): .{0,40}I/O error")),
     ("io", re.compile(r"([^\s:]{1,64}): .{0,120}attempt to access beyond end of device")),
     ("filesystem", re.compile(r"(?:EXT[234]-fs|BTRFS|XFS|F2FS-fs) error \(device ([^)]{1,64}?)\)")),
