@@ -57,6 +57,8 @@ def judge(builder: DeathBuilder) -> Weighed:
         (killed().oom("memcg").notice("slurm", "time-limit", before=None), "cgroup-oom", "proven"),
         (killed().memory().notice("slurm", "time-limit"), "scheduler-time-limit", "proven"),
         (ended(15).signal(15, 777).notice("slurm", "time-limit"), "scheduler-time-limit", "proven"),
+        (killed().memory().notice("slurm", "time-limit", Tie.STRONG), "scheduler-time-limit", "likely"),
+        (killed().sent("torchrun", role="launcher").notice("slurm", "time-limit"), "scheduler-time-limit", "likely"),
         (
             ended(15).signal(15, 17987, role="launcher").notice("slurm", "time-limit"),
             "scheduler-time-limit",
@@ -75,7 +77,7 @@ def judge(builder: DeathBuilder) -> Weighed:
         (killed().oom("memcg").sent("bash"), None, "undecided"),
         (killed().oom(None), None, "undecided"),
     ],
-    ids=range(44),
+    ids=range(46),
 )
 def test_the_answer(death: DeathBuilder, cause: str | None, confidence: str) -> None:
     verdict = judge(death).verdict

@@ -116,11 +116,9 @@ def _noted(death: Death) -> SignalMatch | None:
 
 def _by_log(death: Death, number: int | None, against: list[Cite]) -> Finding:
     said = next((one for one in death.ended_by if one.signal in (None, number)), death.ended_by[0])
+    # Asked to end by SIGTERM and then killed: by the launcher that lost patience, or by somebody else before that.
     fits = said.signal is None or said.signal == number
     confidence = Confidence.LIKELY if fits and number is not None and not against else Confidence.POSSIBLE
-    if said.signal == SIGTERM and number == SIGKILL:
-        # It was asked to end and then killed: by the launcher that lost patience, or by somebody else before that.
-        confidence = weaker(confidence, Confidence.POSSIBLE)
     sent = said.signal if said.signal is not None else number or SIGTERM
     return _finding(death, confidence, said.by, sent, [one.cite for one in death.ended_by], against)
 
