@@ -529,7 +529,7 @@ def _with_kernel(death: Death, draft: _Draft, logs: Sequence[KernelLog]) -> Deat
         signal = SIGKILL
         ending.append(oom[0].cite)
     if when.monotonic is None and when.realtime is None and oom and oom[0].match.sure:
-        when = oom[0].kill.line.moment
+        when = _on_the_wall(oom[0].kill.line.moment, death)
     return msgspec.structs.replace(
         death,
         oom=oom,
@@ -542,6 +542,13 @@ def _with_kernel(death: Death, draft: _Draft, logs: Sequence[KernelLog]) -> Deat
         when=when,
         kernel_log_covers=_covers(death, logs),
     )
+
+
+def _on_the_wall(moment: Moment, death: Death) -> Moment:
+    """A kernel time of the process's own boot, with the wall-clock time that the recorder's pairs of clocks give it."""
+    if moment.realtime is not None or moment.monotonic is None or death.ring is None:
+        return moment
+    return Clocks(death.ring.clocks, death.boot_id).at(moment.monotonic)
 
 
 def _without_doubles(found: list[OomMatch]) -> list[OomMatch]:

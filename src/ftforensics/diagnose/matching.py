@@ -186,7 +186,9 @@ def comm_of_program(path: str) -> str:
 
 
 def locator(log: KernelLog, line: LogLine) -> str:
-    """Where a person finds the line."""
+    """Where a person finds the line: in a file by its number, in the kernel's own ring by its time."""
+    if log.source == "kmsg" and line.moment.monotonic is not None:
+        return f"{line.moment.monotonic:.6f}"
     where = log.path or ""
     if line.number is not None:
         return f"{where}:{line.number}" if where else f"line {line.number}"

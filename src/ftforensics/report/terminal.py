@@ -60,6 +60,23 @@ MOST_CITES = 8  # of a finding, without verbose
 MOST_ATTEMPTS = 4  # the latest, without verbose
 ROOMY, WIDE, HIGH_WINDOW = 60, 100, 40  # columns, columns and lines from which a plot has several rows
 MIDDLE, TALL = 4, 8  # rows of it
+# Where else evidence about an end can come from, as gaps name it.
+WITNESSES = frozenset(
+    (
+        "cgroup",
+        "container",
+        "journal",
+        "kernel log",
+        "kmsg",
+        "machine",
+        "meminfo",
+        "psi",
+        "shm",
+        "slurm",
+        "this machine",
+    )
+    + ("trace", "vmstat", "process events")
+)
 COLOURS = {"PROVEN": "bold green", "LIKELY": "bold yellow", "UNDECIDED": "bold magenta"}
 
 
@@ -441,6 +458,9 @@ def _not_seen(page: Page, diagnosis: Diagnosis) -> None:
     finding = finding_of_verdict(diagnosis)
     gaps = list(dict.fromkeys([*diagnosis.gaps, *(finding.unknown if finding else [])]))
     if not page.view.verbose:
+        if diagnosis.verdict.confidence == "proven":
+            # An authority has spoken: what the others would have said is for -v.
+            gaps = [gap for gap in gaps if gap.source not in WITNESSES]
         # Nothing can be done about a gap without a grant; those that have one come first.
         gaps.sort(key=lambda gap: gap.grant is None)
     most = len(gaps) if page.view.verbose else 6

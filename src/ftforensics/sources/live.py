@@ -16,6 +16,7 @@ from ftforensics.model.case import Case, CaseRing
 from ftforensics.model.kernel import KernelLog
 from ftforensics.model.notice import Notice
 from ftforensics.model.reading import Reading
+from ftforensics.sources.containers import read_container
 from ftforensics.sources.counters import read_counters
 from ftforensics.sources.identity_here import Identity, read_identity, same_boot, same_machine
 from ftforensics.sources.journal import read_journal
@@ -62,6 +63,10 @@ def with_live(case: Case, host: Host) -> Case:
         since = _since(here)
         until = max((one.last for one in here if one.last is not None), default=host.now()) + UNTIL
         said, refused = read_journal(host, since if since is not None else host.now() - 3600, min(until, host.now()))
+        notices += said
+        gaps += refused
+    for container in dict.fromkeys(one.container for one in here):
+        said, refused = read_container(host, container, identity)
         notices += said
         gaps += refused
     readings = _readings(here, identity, host, gaps)

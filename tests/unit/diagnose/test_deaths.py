@@ -182,6 +182,7 @@ def kmsg(*kills: OomKill) -> KernelLog:
 def test_an_exact_record_says_how_an_unseen_end_was() -> None:
     (death,) = build_deaths(of(ring(), kernel_logs=[kmsg(killed(10))]), [])
     assert death.signal == 9 and death.when.monotonic == 100.5
+    assert death.when.realtime == EPOCH + 100.5
 
 
 def test_somebody_elses_kill_seconds_earlier_is_named_as_such() -> None:
