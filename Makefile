@@ -11,7 +11,7 @@ PY  := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 SO  := src/ftforensics/_native.abi3.so
 C_SOURCES := $(wildcard csrc/*.c csrc/*.h csrc/preload/*.c)
-C_TESTS   := $(wildcard tests/csrc/*.c $(foreach tests,crash real,tests/$(tests)/programs/*.c tests/$(tests)/programs/*.cc))
+C_TESTS   := $(wildcard tests/csrc/*.c tests/ground/*.c $(foreach tests,crash real,tests/$(tests)/programs/*.c tests/$(tests)/programs/*.cc))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -156,5 +156,12 @@ needs_proc_events = _needs(
     IS_ROOT and _in_initial_pid_namespace(), "needs root in the initial pid namespace: the kernel's process events"
 )
 needs_second_kernel = _needs(
-    shutil.which("linux.uml") is not None, "user-mode-linux is not installed: no second kernel (second_kernel.py)"
+    shutil.which("linux.uml") is not None and shutil.which("gcc") is not None,
+    "user-mode-linux or gcc is not installed: no second kernel (second_kernel.py)",
+)
+# util-linux's; the one of busybox has neither -F nor --json.
+needs_dmesg_formats = _needs(
+    shutil.which("dmesg") is not None
+    and b"--json" in subprocess.run(["dmesg", "--help"], capture_output=True, check=False).stdout,
+    "dmesg of util-linux 2.38 or later is not installed",
 )
