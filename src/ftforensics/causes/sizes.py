@@ -28,5 +28,5 @@ def time_text(seconds: float) -> str:
     if seconds < 0.9995:
         return f"{max(seconds, 0.0) * 1000:.0f} ms"
     if seconds < 9.95:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"

@@ -54,8 +54,7 @@ from ftforensics.model.kernel import CpuLimit
 
 KIND = Kind.KILLER
 _SIGXCPU = 24
-_SLACK = 1.0  # seconds: the kernel looks at a tick, and the times in rusage are scaled
-_LATE = 2.0
+_LATE = 2.0  # seconds
 
 
 def check_death(death: Death) -> Iterator[Finding]:
@@ -74,7 +73,7 @@ def _soft(death: Death) -> Iterator[Finding]:
     by_kernel = noted is not None or (traced is not None and traced.match.sure)
     against = []
     seconds, limit = _at_most(death), death.cpu_limit_soft
-    if seconds is not None and limit is not None and seconds < limit - _SLACK:
+    if seconds is not None and limit is not None and seconds < limit - _slack(limit):
         against.append(_used(death, seconds, limit, "soft"))
     confidence = Confidence.PROVEN if by_kernel and not only_the_ring_says(death) else Confidence.LIKELY
     if against:
@@ -106,7 +105,7 @@ def _hard(death: Death) -> Iterator[Finding]:
         confidence = Confidence.PROVEN
     if against:
         confidence = Confidence.POSSIBLE
-    supports = [_used(death, seconds, limit, "hard"), *([traced.cite] if traced is not None else []), *excluded]
+    supports = [*([traced.cite] if traced is not None else []), _used(death, seconds, limit, "hard"), *excluded]
     yield _finding(death, confidence, limit, supports, against)
 
 
@@ -117,12 +116,12 @@ def _reached(death: Death, limit: int) -> float | None:
     one, and grows by at most one second a second and thread.
     """
     most, least = _at_most(death), _at_least(death)
-    if most is not None and (most < limit - _SLACK or (least is None and most > limit + _LATE)):
+    if most is not None and (most < limit - _slack(limit) or (least is None and most > limit + _LATE)):
         return None
     if least is not None:
         slow = death.ring.slow[-1] if death.ring is not None and death.ring.slow else None
         room = 1.0 + min(slow.threads or 1, 64) * 1.0 if slow is not None else 1.0
-        if not limit - room - _SLACK <= least <= limit + _LATE:
+        if not limit - room - _slack(limit) <= least <= limit + _LATE:
             return None
     return most if most is not None else least
 
@@ -143,6 +142,11 @@ def _used(death: Death, seconds: float, limit: int, kind: str) -> Cite:
     return Cite(source, "processor time", f"{seconds:.1f} s of processor time used, {kind} limit {limit} s")
 
 
+def _slack(limit: int) -> float:
+    """The kernel compares the limit with ticks, rusage tells scaled times: a busy virtual machine had 1.7 s of 2."""
+    return max(1.0, limit * 0.05)
+
+
 def _finding(
     death: Death, confidence: Confidence, limit: int | None, supports: list[Cite], against: list[Cite]
 ) -> Finding:
@@ -153,5 +157,9 @@ def _finding(
         summary=f"Ended by the kernel: its limit{of} of processor time was used up.",
         supports=[*supports, *death.ending],
         against=against,
-        remedies=[Remedy("Raise the limit in the shell that starts the job, or run where there is none", "ulimit -t")],
+        remedies=[
+            Remedy(
+                "Raise the limit in the shell that starts the job, or run where there is none", "ulimit -t unlimited"
+            )
+        ],
     )
