@@ -181,12 +181,13 @@ def test_a_broken_installation_says_nothing(
     assert (done.returncode, done.stdout, done.stderr) == (0, "runs\n", "")
 
 
+@pytest.mark.parametrize("home", ["home", "file"], ids=["elsewhere", "nowhere"])
 def test_a_folder_that_cannot_be_written_is_no_reason_to_speak(
-    environments: Callable[[Interpreter], Path], tmp_path: Path
+    home: str, environments: Callable[[Interpreter], Path], tmp_path: Path
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    variables = {"PATH": os.environ["PATH"], "HOME": str(blocked), "TMPDIR": str(blocked)}
+    variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / home), "TMPDIR": str(blocked)}
     prepared = environment(variables, str(blocked / "records"), False, [])[0]
     command = [str(environments(PYTHONS[0])), "-c", "print('runs')"]
     done = subprocess.run(command, env=prepared, capture_output=True, text=True, cwd="/proc")
