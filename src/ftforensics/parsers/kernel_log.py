@@ -566,6 +566,10 @@ _KERNEL_WORDS = re.compile(
     r"Memory cgroup stats for /|Mem-Info:|Memory failure: 0x|Code: (?:[0-9a-f]{2} ){8}|CPU: \d+ .{0,20}PID: \d+ Comm: |"
     r"Call Trace:|\w{1,64}: \d+ callbacks suppressed|\[ *\d{1,10}\] +\d+ +\d+ +\d+ +\d+ +\d+ "
 )
+_DUMP_WORDS = re.compile(  # of stacks, registers and memory statistics
+    r"\s*(?:\? )?[\w.]{1,99}\+0x[0-9a-f]+/0x|RIP: |RSP: |[RE][A-Z0-9]{2}: [0-9a-f]{8}|\s*</?(?:TASK|IRQ)>|"
+    r"(?:memory|kmem|swap|memory\+swap): usage \d+kB|(?:total|hierarchical|workingset|inactive|active)_\w+ \d+\Z"
+)
 _DMESG_PREFIX = re.compile(
     r"(?:\w{3,8} *:\w{3,6} *: )?(?:<\d{1,3}>)?\[ {0,11}(\d{1,9}\.\d{6})(?: < *\d+\.\d+>)?\] ?|"
     r"\[(?: *\+\d+\.\d{6}|< *\d+\.\d{6}>)\] |"
@@ -592,11 +596,11 @@ def looks_like_kernel_log(head: bytes) -> bool:
     if len(head) > HEAD and len(lines) > 1:
         lines.pop()
     kinds = [_kind(_unquoted(raw)) for raw in lines]
-    kernel, syslog, bare = (kinds.count(kind) for kind in ("kernel", "syslog", "bare"))
+    kernel, syslog, bare, dump = (kinds.count(kind) for kind in ("kernel", "syslog", "bare", "dump"))
     if kernel and (2 * kernel >= len(lines) or 10 * (kernel + syslog) >= 9 * len(lines)):
         return True
     # dmesg -t, journalctl -o cat: only the words tell, and most lines have none of ours
-    return bare > 0 and (10 * (kernel + bare) >= 3 * len(lines) or "bare" in kinds[:2])
+    return bare > 0 and (10 * (kernel + bare + dump) >= 3 * len(lines) or "bare" in kinds[:2])
 
 
 def _kind(raw: bytes) -> str:
@@ -616,5 +620,5 @@ def _kind(raw: bytes) -> str:
     if peeled.host is not None:
         return "kernel" if peeled.facility in (None, 0) else "syslog"
     if peeled.text == text:
-        return "bare" if _KERNEL_WORDS.match(text) else ""
+        return "bare" if _KERNEL_WORDS.match(text) else "dump" if _DUMP_WORDS.match(text) else ""
     return "kernel" if _KERNEL_WORDS.match(peeled.text) else ""
