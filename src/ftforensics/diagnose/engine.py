@@ -16,7 +16,7 @@ from ftforensics.diagnose.handlers import signal_owners
 from ftforensics.diagnose.memory import memory_history
 from ftforensics.diagnose.names import Resolver, module_offsets
 from ftforensics.diagnose.ring_view import last_second
-from ftforensics.diagnose.roles import is_consequence, sent_politely
+from ftforensics.diagnose.roles import BYSTANDER, is_consequence, sent_politely, significance
 from ftforensics.diagnose.stacks import merge, other_threads, python_groups, seen_from_outside
 from ftforensics.diagnose.timeline import events_of, events_of_run, timeline
 from ftforensics.diagnose.verdict import Weighed, weigh
@@ -44,6 +44,7 @@ class _Judged(msgspec.Struct, frozen=True):
     weighed: Weighed
     owners: list[SignalOwners]
     consequence: bool = False
+    significance: int = 0
 
 
 def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
@@ -114,21 +115,29 @@ def _doubted(finding: Finding, doubts: list[Cite]) -> Finding:
 
 
 def _ordered(judged: list[_Judged]) -> list[_Judged]:
-    """The root first, then by time; consequences last."""
+    """The root first, then by time; consequences last, and bystanders only where there is nothing else."""
     deaths = [one.death for one in judged]
     marked = [
-        msgspec.structs.replace(one, consequence=is_consequence(one.death, one.weighed.best, deaths)) for one in judged
+        msgspec.structs.replace(
+            one,
+            consequence=is_consequence(one.death, one.weighed.best, deaths),
+            significance=significance(one.death, one.weighed.best, deaths),
+        )
+        for one in judged
     ]
+    if any(one.significance < BYSTANDER for one in marked):
+        marked = [one for one in marked if one.significance < BYSTANDER]
     # Every clock-bearing death needs the same clock to be compared by.
     wall = any(death.when.realtime is not None for death in deaths)
     return sorted(marked, key=lambda one: _precedence(one, wall))
 
 
-def _precedence(judged: _Judged, wall: bool) -> tuple[bool, bool, bool, bool, float, bool, int]:
+def _precedence(judged: _Judged, wall: bool) -> tuple[bool, int, bool, bool, bool, float, bool, int]:
     death, best = judged.death, judged.weighed.best
     time = death.when.realtime if wall else death.when.monotonic
     return (
         judged.consequence,
+        judged.significance,
         sent_politely(death, best),
         # A member of a group kill dies with the chosen one, which is the root.
         best is not None and best.cause == "oom-group-kill",

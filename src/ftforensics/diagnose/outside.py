@@ -83,7 +83,9 @@ def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Deat
 def _notice(notice: Notice, death: Death) -> Match | None:
     if notice.live and death.boot_id is None:
         return None
-    if notice.host and death.host and notice.host.partition(".")[0] != death.host.partition(".")[0]:
+    # Ray names nodes by address, which says nothing beside a host name.
+    named = notice.host is not None and not notice.host.replace(".", "").replace(":", "").isdigit()
+    if named and notice.host and death.host and notice.host.partition(".")[0] != death.host.partition(".")[0]:
         return None
     against: list[Cite] = []
     apart = seconds_between(notice.moment, death.when)

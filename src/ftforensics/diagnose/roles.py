@@ -11,7 +11,10 @@ from ftforensics.diagnose.clocks import seconds_between
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding
 
-SIGKILL, SIGTERM = 9, 15
+SIGKILL, SIGTERM, SIGPIPE = 9, 15, 13
+NEAR = 60.0  # seconds before the command's end in which a process that nobody knows may have to do with it
+# How much a death can have to do with the job's end, by what is known of the process.
+MEMBER, STRANGER, COMMAND, BYSTANDER = range(4)
 
 
 def is_consequence(death: Death, best: Finding | None, deaths: Sequence[Death]) -> bool:
@@ -40,6 +43,25 @@ def with_roles(deaths: Sequence[Death]) -> list[Death]:
         msgspec.structs.replace(death, role="collateral" if consequence else "root" if single else "unknown")
         for death, consequence in zip(deaths, consequences, strict=True)
     ]
+
+
+def significance(death: Death, best: Finding | None, deaths: Sequence[Death]) -> int:
+    """A job also starts greps that find nothing and helpers that it stops itself. MEMBER: a process that recorded,
+    has a rank, is named by a launcher, or was taken by a memory killer; STRANGER: another one that a signal ended near
+    the job's end; COMMAND: the command itself with a status; BYSTANDER: the rest."""
+    known = death.crash or death.ring or death.rank is not None or death.worker or death.first or death.ended_by
+    if known or not death.watched or (death.direct and death.signal is not None):
+        return MEMBER
+    cause = find_cause(best.cause) if best is not None and best.confidence is not Confidence.POSSIBLE else None
+    if cause is not None and cause.family == "memory":
+        return MEMBER
+    if death.direct:
+        return COMMAND
+    if death.signal in (None, SIGPIPE):
+        return BYSTANDER
+    command = next((other for other in deaths if other.direct), None)
+    apart = seconds_between(death.when, command.when) if command is not None else None
+    return STRANGER if apart is None or apart[0] <= NEAR else BYSTANDER
 
 
 def sent_politely(death: Death, best: Finding | None) -> bool:

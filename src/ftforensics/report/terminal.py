@@ -63,20 +63,10 @@ MIDDLE, TALL = 4, 8  # rows of it
 # Where else evidence about an end can come from, as gaps name it.
 WITNESSES = frozenset(
     (
-        "cgroup",
-        "container",
-        "journal",
-        "kernel log",
-        "kmsg",
-        "machine",
-        "meminfo",
-        "psi",
-        "shm",
-        "slurm",
-        "this machine",
+        "cgroup", "container", "journal", "kernel log", "kmsg", "machine", "meminfo", "process events", "psi", "shm",
+        "slurm", "this machine", "trace", "vmstat",
     )
-    + ("trace", "vmstat", "process events")
-)
+)  # fmt: skip
 COLOURS = {"PROVEN": "bold green", "LIKELY": "bold yellow", "UNDECIDED": "bold magenta"}
 
 

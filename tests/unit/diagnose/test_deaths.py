@@ -297,3 +297,43 @@ def test_the_earliest_is_the_root() -> None:
     evidence = run(died(10, 101.0), died(11, 100.0), died(12, 103.0))
     diagnosis = diagnose(Case(runs=[evidence]))
     assert diagnosis.processes[0].pid == 11
+
+
+def anonymous(pid: int, at: float, **changes: Any) -> Died:
+    return died(pid, at, **{"comm": "grep", "status": 256, "signal": None, "code": 1, **changes})
+
+
+def test_a_grep_that_found_nothing_is_a_bystander() -> None:
+    command = died(9, 101.5, status=137 << 8, signal=None, code=137, direct=True, ppid=8)
+    evidence = run(anonymous(30, 51.0), died(10, 101.0, rank=0), command)
+    diagnosis = diagnose(Case(runs=[evidence]))
+    assert [(one.pid, one.role) for one in diagnosis.processes] == [(10, "root"), (9, "collateral")]
+
+
+@pytest.mark.parametrize(
+    "helper",
+    [
+        {"signal": 13, "code": None, "status": 13, "comm": "yes"},  # yes | head
+        {"signal": 9, "code": None, "status": 9, "comm": "redis"},  # stopped by the job, half an hour before
+    ],
+    ids=["pipe", "helper"],
+)
+def test_a_helper_that_a_signal_ended_long_before_is_a_bystander(helper: dict[str, Any]) -> None:
+    command = died(9, 2000.0, status=256, signal=None, code=1, direct=True, ppid=8)
+    diagnosis = diagnose(Case(runs=[run(anonymous(30, 60.0, **helper), command)]))
+    assert [one.pid for one in diagnosis.processes] == [9]
+
+
+def test_where_there_is_nothing_else_a_stranger_counts() -> None:
+    command = died(9, 101.5, status=256, signal=None, code=1, direct=True, ppid=8)
+    stranger = anonymous(30, 101.0, signal=11, code=None, status=11, comm="trainer")
+    diagnosis = diagnose(Case(runs=[run(stranger, command)]))
+    assert [(one.pid, one.role) for one in diagnosis.processes] == [(30, "root"), (9, "collateral")]
+
+
+def test_a_stranger_that_the_kernel_killed_for_memory_is_a_member_however_early() -> None:
+    command = died(9, 2000.0, status=256, signal=None, code=1, direct=True, ppid=8)
+    taken = anonymous(10, 101.0, signal=9, code=None, status=9, comm="python")
+    diagnosis = diagnose(Case(runs=[run(taken, command)], kernel_logs=[kmsg(killed(10))]))
+    assert diagnosis.processes[0].pid == 10
+    assert diagnosis.verdict.cause == "cgroup-oom"
