@@ -162,21 +162,21 @@ class _Reader:
     def _gap(self, why: str) -> None:
         self.gaps.append(Gap(self.name, why))
 
-    def _table(self, sections: int) -> list[tuple[int, int, int]]:
-        """(offset, slot size, slots) of each section, as far as the file goes; (0, 0, 0) for what is not usable."""
-        found: list[tuple[int, int, int]] = []
+    def _table(self, sections: int) -> list[tuple[int, int, int, int]]:
+        """(offset, slot size, slots, slots in the file) of each section; zeros for what is not usable."""
+        found: list[tuple[int, int, int, int]] = []
         for index, smallest in enumerate(_SMALLEST):
             at = _HEADER.size + index * _TABLE.size
-            entry = (0, 0, 0)
+            entry = (0, 0, 0, 0)
             if index < sections and at + _TABLE.size <= len(self.data):
                 offset, slot, count = _TABLE.unpack_from(self.data, at)
                 fitting = index > _NOTE and slot == smallest
                 texts = index <= _NOTE and slot >= smallest
                 if fitting or texts:
                     whole = max(0, (len(self.data) - offset) // slot)
-                    entry = (offset, slot, min(count, whole))
+                    entry = (offset, slot, count, min(count, whole))
                     if whole < count:
-                        self._gap(f"{_NAMES[index]}: {entry[2]} of {count} slots are in the file")
+                        self._gap(f"{_NAMES[index]}: {entry[3]} of {count} slots are in the file")
                 else:
                     self._gap(f"{_NAMES[index]}: slots of {slot} bytes")
             else:
@@ -186,10 +186,10 @@ class _Reader:
 
     def _slots(self, section: int) -> list[int]:
         """Offsets of the whole slots of a section, oldest first. One slot may always be in the making."""
-        offset, slot, count = self.table[section]
+        offset, slot, count, present = self.table[section]
         whole: list[tuple[int, int]] = []
         torn = 0
-        for index in range(count):
+        for index in range(present):
             at = offset + index * slot
             (number,) = _NUMBER.unpack_from(self.data, at)
             (check,) = _NUMBER.unpack_from(self.data, at + slot - _NUMBER.size)
