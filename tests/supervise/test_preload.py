@@ -31,7 +31,9 @@ library = ctypes.CDLL(sys.argv[1])
 for how in (0, 1, 2):
     stack = Stack()
     ended = library.alternate_stack(how, ctypes.byref(stack))
-    print(ended, stack.flags, stack.size)
+    # It is kept for the next thread, so its mapping can be looked at.
+    below = [line.split()[1] for line in open("/proc/self/maps") if line.split()[0].endswith(f"-{stack.base or 0:x}")]
+    print(ended, stack.flags, stack.size, *below)
 library.stack_size_asked_for.restype = ctypes.c_size_t
 print(library.stack_size_asked_for())
 if sys.argv[2:] == ["crash"]:
@@ -74,15 +76,15 @@ def test_every_thread_has_a_stack_however_it_ends(threads: Path, tmp_path: Path)
     done = run(PYTHONS[0], threads, tmp_path, preload=str(SHIM))
     assert done.stderr == ""
     *stacks, asked = [line.split() for line in done.stdout.splitlines()]
-    assert [(ended, flags) for ended, flags, _ in stacks] == [("1", "0")] * 3
-    assert all(int(size) >= 64 * 1024 for _, _, size in stacks)
+    assert [(ended, flags, below) for ended, flags, _, below in stacks] == [("1", "0", "---p")] * 3
+    assert all(int(size) >= 64 * 1024 for _, _, size, _ in stacks)
     assert asked == [str(256 * 1024)]  # the attributes went through
 
 
 def test_without_it_native_threads_have_none(threads: Path, tmp_path: Path) -> None:
     done = run(PYTHONS[0], threads, tmp_path)
     *stacks, _ = [line.split() for line in done.stdout.splitlines()]
-    assert [flags for _, flags, _ in stacks] == [str(SS_DISABLE)] * 3
+    assert [flags for _, flags, *_ in stacks] == [str(SS_DISABLE)] * 3
 
 
 def test_the_overflow_of_a_native_thread_is_recorded(python: Interpreter, threads: Path, tmp_path: Path) -> None:
