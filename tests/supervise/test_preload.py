@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -35,7 +36,7 @@ for how in (0, 1, 2):
     below = [line.split()[1] for line in open("/proc/self/maps") if line.split()[0].endswith(f"-{stack.base or 0:x}")]
     print(ended, stack.flags, stack.size, *below)
 library.stack_size_asked_for.restype = ctypes.c_size_t
-print(library.stack_size_asked_for())
+print(library.stack_size_asked_for(), flush=True)
 if sys.argv[2:] == ["crash"]:
     import ftforensics
     ftforensics.install()
@@ -135,6 +136,23 @@ def test_another_library_that_takes_pthread_create_works_too(order: str, threads
     done = run(PYTHONS[0], threads, tmp_path, preload=":".join(preload))
     assert done.stderr == "seen\n" * 4
     assert [line.split()[:2] for line in done.stdout.splitlines()[:3]] == [["1", "0"]] * 3
+
+
+ALLOCATORS = [
+    Path("/usr/lib") / f"{platform.machine()}-linux-gnu" / name
+    for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4")
+]
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS, ids=lambda path: path.name)
+def test_behind_a_real_allocator(allocator: Path, threads: Path, tmp_path: Path) -> None:
+    if not allocator.exists():
+        pytest.skip(f"{allocator.name} is not installed")
+    done = run(PYTHONS[0], threads, tmp_path, "crash", preload=f"{allocator}:{SHIM}")
+    assert done.returncode == -signal.SIGSEGV
+    assert [line.split()[:2] for line in done.stdout.splitlines()[:3]] == [["1", "0"]] * 3
+    (path,) = (tmp_path / "records").glob("*.crash.json")
+    assert json.loads(path.read_text())["end"] is not None
 
 
 MANY = """

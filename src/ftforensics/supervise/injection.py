@@ -71,6 +71,10 @@ def environment(
         why = f"{runner} starts the job in another file system, where nothing of this environment may hold"
         grant = f"pass {ASKED} and {FOLDER} into the container, mount {run_folder} there, and install ftforensics in it"
         refused.append(("injection", why, grant))
+    for word in command[: len(command) - len(words)]:
+        if os.path.basename(word) in ("sudo", "doas"):
+            why = f"{word} starts the job with an environment of its own: its Pythons may record nothing"
+            refused.append(("injection", why, "sudo -E ftforensics run -- COMMAND"))
     if preload:
         why = _no_preload(runner, program)
         if why:

@@ -8,8 +8,9 @@ else's tracing is disturbed and ours is not disturbed either.
 whose pipe is open. An instance whose supervisor was killed can therefore be told from one in use, and the next start
 removes it. `fd` is close-on-exec; a child that is forked and goes on without exec must close it, or it keeps the lock.
 
-A sender's pid is certain, its name is not quite: the kernel notes names when a thread next leaves its processor. A shell
-that kills with its builtin and then becomes its last command (`bash -c 'kill -9 1; sleep 1'`) may show as `sleep`.
+A sender's pid is certain, its name is not quite: the kernel notes names when a thread next leaves its processor. A
+shell that kills with its builtin and then becomes its last command (`bash -c 'kill -9 1; sleep 1'`) may be shown as
+`sleep`.
 
 tracefs is used where it is mounted; where it is not, through a mount that nobody else sees (`tracefs.py`).
 """
