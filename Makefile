@@ -15,7 +15,7 @@ C_TESTS   := $(wildcard tests/csrc/*.c tests/ground/*.c $(foreach tests,crash re
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build demo demo-torch test lint types contracts matrix stress bench bench-death docs readme wheel format clean
+.PHONY: help venv build demo demo-kill demo-torch test lint types contracts matrix stress bench bench-death ring-age docs readme wheel format clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ build: $(VENV)/.product $(SO)  ## The C extension, in place
 demo: build  ## A training-like script dies for real; its report (no torch needed)
 	@$(PY) examples/demo.py examples/train.py
 
+demo-kill: build  ## A save that takes too much memory, killed by the kernel (as root; else by kill -9); its report
+	@$(PY) examples/demo_kill.py examples/train_save.py
+
 demo-torch: build  ## The same with a real torch training loop that dies inside libtorch
 	@$(PY) -c 'import torch, numpy' 2>/dev/null || { \
 	  echo "Installing torch into $(VENV)"; $(PIP) install --group torch; }
@@ -80,10 +83,16 @@ stress: venv build  ## 1,000 crashes in a row: none lost, none hung (resumable)
 bench: venv build  ## The figures the project promises, each beside its peer
 	$(PY) benchmarks/install.py
 	$(PY) benchmarks/symbols.py
+	$(PY) benchmarks/recorder.py
+	$(PY) benchmarks/kernel_log.py
+	$(PY) benchmarks/run_overhead.py
 	$(MAKE) bench-death
 
 bench-death: venv build  ## How much longer a death takes, beside faulthandler
 	PYTHONPATH=src:tests:tests/crash $(PY) benchmarks/death.py
+
+ring-age: venv build  ## How old is the last sample after 100 kill -9 and 100 OOM kills (as root)
+	PYTHONPATH=src:tests $(PY) benchmarks/ring_age.py
 
 docs: venv build  ## Generated pages: causes and the JSON Schemas
 	$(PY) -m ftforensics.causes

@@ -1,7 +1,7 @@
 """Put what the program really prints into README.md:  python docs/refresh_readme.py
 
-Each shown block stands below a comment that names it. The demo is run for real; host name and time are those of
-the machine it ran on.
+Each shown block stands below a comment that names it. The demos are run for real; host name and time are those of
+the machine they ran on. As root: the kernel must be able to kill the second one for its memory.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def replace(text: str, name: str, block: str) -> str:
 if __name__ == "__main__":
     text = README.read_text()
     text = replace(text, "output of make demo", printed("examples/demo.py", "examples/train.py"))
+    text = replace(text, "output of make demo-kill", printed("examples/demo_kill.py", "examples/train_save.py"))
     text = replace(
         text, "output of ftforensics --help", "$ ftforensics --help\n" + printed("-m", "ftforensics", "--help")
     )
