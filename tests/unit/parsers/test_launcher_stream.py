@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ftforensics.model.launcher import ExceptionSeen, ProcessDied
 from ftforensics.parsers.launcher import looks_like_launcher_log, read_launcher_log
+from ftforensics.parsers.launcher_line import LONGEST
 
 FOLDER = Path(__file__).parent / "fixtures" / "launcher"
 RECORDED = [path.read_bytes() for path in sorted(FOLDER.glob("*.log"))]
@@ -70,6 +71,16 @@ def test_a_line_without_end_is_bounded() -> None:
     assert [event.line.number for event in log.events] == [2]
     assert log.lines == 2
     assert peak < 8 << 20  # of 20 MB
+
+
+def test_the_rest_of_a_long_line_is_not_looked_at() -> None:
+    """The same part of it is dropped, whether the line comes whole or in pieces."""
+    for before in (LONGEST - 60, LONGEST - 20, LONGEST + 5):
+        log = b"['" + b"x" * before + b"'] exits with return code = -9\nstep 1\n"
+        whole = read_launcher_log(log)
+        assert whole.events == []
+        assert read_launcher_log(log[at : at + 1000] for at in range(0, len(log), 1000)) == whole
+        assert read_launcher_log([log[: LONGEST - 40], log[LONGEST - 40 :]]) == whole
 
 
 def test_memory_does_not_grow_with_the_log() -> None:
