@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions import CGROUP_V1_MEMORY, needs_cgroup_v1_memory, needs_kmsg
+from conditions import CGROUP_V1_MEMORY, needs_cgroup_v1_memory, needs_dmesg_restrict, needs_kmsg
 from ftforensics.parsers import kernel_log
 from ftforensics.parsers.kernel_log import read_kernel_log
 from ftforensics.parsers.kmsg_interest import Sieve
@@ -202,10 +202,8 @@ def test_without_the_device_there_is_a_gap_with_its_remedy(gaps: Gaps, tmp_path:
 
 
 @needs_kmsg
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: becomes another user")
+@needs_dmesg_restrict
 def test_another_user_is_told_what_would_let_him(tmp_path: Path) -> None:
-    if Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "1":
-        pytest.skip("kernel.dmesg_restrict is off: every user may read")
     code = "import os; from ftforensics.supervise.kernel_follow import follow_kernel; os.setuid(65534)\n"
     code += "assert follow_kernel(lambda why, grant: print(grant)) is None"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions import PYTHONS, ROOT, Interpreter, needs_cc
+from conditions import ALLOCATORS, PYTHONS, ROOT, Interpreter, needs_allocator, needs_cc
 from toolchain import TOOLCHAINS, Toolchain
 
 HERE = Path(__file__).resolve().parent
@@ -138,16 +137,9 @@ def test_another_library_that_takes_pthread_create_works_too(order: str, threads
     assert [line.split()[:2] for line in done.stdout.splitlines()[:3]] == [["1", "0"]] * 3
 
 
-ALLOCATORS = [
-    Path("/usr/lib") / f"{platform.machine()}-linux-gnu" / name
-    for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4")
-]
-
-
+@needs_allocator
 @pytest.mark.parametrize("allocator", ALLOCATORS, ids=lambda path: path.name)
 def test_behind_a_real_allocator(allocator: Path, threads: Path, tmp_path: Path) -> None:
-    if not allocator.exists():
-        pytest.skip(f"{allocator.name} is not installed")
     done = run(PYTHONS[0], threads, tmp_path, "crash", preload=f"{allocator}:{SHIM}")
     assert done.returncode == -signal.SIGSEGV
     assert [line.split()[:2] for line in done.stdout.splitlines()[:3]] == [["1", "0"]] * 3
