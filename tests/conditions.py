@@ -169,10 +169,3 @@ needs_dmesg_restrict = _needs(
     IS_ROOT and Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() == "1",
     "needs root, to become another user, and kernel.dmesg_restrict=1: else every user may read the kernel log",
 )
-# Preloaded by many training jobs. The tests that take them run once for each that is installed.
-ALLOCATORS = [
-    path
-    for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4")
-    if (path := Path(f"/usr/lib/{platform.machine()}-linux-gnu", name)).exists()
-]
-needs_allocator = _needs(bool(ALLOCATORS), "neither jemalloc nor tcmalloc is installed")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions import ALLOCATORS, PYTHONS, ROOT, Interpreter, needs_allocator, needs_cc
+from conditions import JEMALLOC, PYTHONS, ROOT, Interpreter, needs_cc, needs_jemalloc
 from toolchain import TOOLCHAINS, Toolchain
 
 HERE = Path(__file__).resolve().parent
@@ -137,10 +137,9 @@ def test_another_library_that_takes_pthread_create_works_too(order: str, threads
     assert [line.split()[:2] for line in done.stdout.splitlines()[:3]] == [["1", "0"]] * 3
 
 
-@needs_allocator
-@pytest.mark.parametrize("allocator", ALLOCATORS, ids=lambda path: path.name)
-def test_behind_a_real_allocator(allocator: Path, threads: Path, tmp_path: Path) -> None:
-    done = run(PYTHONS[0], threads, tmp_path, "crash", preload=f"{allocator}:{SHIM}")
+@needs_jemalloc
+def test_behind_a_real_allocator(threads: Path, tmp_path: Path) -> None:
+    done = run(PYTHONS[0], threads, tmp_path, "crash", preload=f"{JEMALLOC}:{SHIM}")
     assert done.returncode == -signal.SIGSEGV
     assert [line.split()[:2] for line in done.stdout.splitlines()[:3]] == [["1", "0"]] * 3
     (path,) = (tmp_path / "records").glob("*.crash.json")

@@ -16,11 +16,11 @@ _WORDS = (
     # memory that is broken
     b"hardware memory corruption", b"Memory failure: ", b"emory error", b"SIGBUS", b"Hardware Error",
     # NVIDIA
-    b"NVRM: ", b"SXid (",
+    b"NVRM: ", b"nvidia", b"SXid (",
     # storage
     b"filesystem", b"-only", b"beyond end of device", b"nfs: server ", b" timeout, ",
     # the kernel's own trouble
-    b"BUG", b"Oops", b" [#", b"nable to handle ", b"Kernel panic", b"blocked ", b"LOCKUP", b"CPU: ", b"RIP: ",
+    b"BUG", b"Oops", b" [#", b"nable to handle ", b"Kernel panic", b"blocked ", b"for more than ", b"LOCKUP", b"CPU: ", b"RIP: ",
     b"Watchdog ",
     # lines that are not there
     b"callbacks suppressed", b" printk message", b"messages dropped", b" kernel messages",
