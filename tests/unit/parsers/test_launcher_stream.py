@@ -74,13 +74,12 @@ def test_a_line_without_end_is_bounded() -> None:
 
 
 def test_the_rest_of_a_long_line_is_not_looked_at() -> None:
-    """The same part of it is dropped, whether the line comes whole or in pieces."""
+    """The same part of it is dropped, wherever it stands in the pieces in which a log is searched (of 1 MiB)."""
     for before in (LONGEST - 20, LONGEST - 2, LONGEST + 5):
-        log = b"['" + b"x" * before + b"'] exits with return code = -9\nstep 1\n"
-        whole = read_launcher_log(log)
-        assert whole.events == []
-        assert read_launcher_log(log[at : at + 1000] for at in range(0, len(log), 1000)) == whole
-        assert read_launcher_log([log[: LONGEST - 40], log[LONGEST - 40 :]]) == whole
+        line = b"['" + b"x" * before + b"'] exits with return code = -9\n"
+        for lines_before in (0, 1, 524_288 - 1000, 524_288 - 33_000):
+            assert read_launcher_log(b"a\n" * lines_before + line + b"step 1\n").events == []
+    assert len(read_launcher_log(b"a\n['x'] exits with return code = -9\n").events) == 1
 
 
 def test_memory_does_not_grow_with_the_log() -> None:
