@@ -20,8 +20,8 @@ _WORDS = (
     # storage
     b"filesystem", b"-only", b"beyond end of device", b"nfs: server ", b" timeout, ",
     # the kernel's own trouble
-    b"BUG", b"Oops", b" [#", b"nable to handle ", b"Kernel panic", b"blocked ", b"for more than ", b"LOCKUP", b"CPU: ", b"RIP: ",
-    b"Watchdog ",
+    b"BUG", b"Oops", b" [#", b"nable to handle ", b"Kernel panic", b"blocked ", b"for more than ", b"LOCKUP",
+    b"CPU: ", b"RIP: ", b"Watchdog ",
     # lines that are not there
     b"callbacks suppressed", b" printk message", b"messages dropped", b" kernel messages",
 )  # fmt: skip
