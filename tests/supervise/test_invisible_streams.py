@@ -22,8 +22,9 @@ def kind(fd):
     except OSError:
         return "closed"
     return "terminal" if os.isatty(fd) else oct(mode >> 12)
+found = " ".join(kind(fd) for fd in range(3))
 with open(sys.argv[1], "w") as file:
-    file.write(" ".join(kind(fd) for fd in range(3)))
+    file.write(found)
 """
 
 

@@ -134,8 +134,9 @@ class Descendants:
         process.comm = stat.comm if stat else None
         return process
 
-    def is_ours(self, pid: int) -> bool:
-        return pid == self._root or pid in self.living
+    def __contains__(self, pid: object) -> bool:
+        """Is it one of ours, the supervisor included?"""
+        return pid in self.living or pid == self._root
 
     def remove(self, pid: int) -> Process | None:
         process = self.living.pop(pid, None)
@@ -159,7 +160,7 @@ class Descendants:
         found: list[Process] = []
         # A parent may be as new as its child: as long as somebody new is tied to us, look again.
         while True:
-            ours = [pid for pid, parent in parents.items() if self.is_ours(parent)]
+            ours = [pid for pid, parent in parents.items() if parent in self]
             if not ours:
                 break
             for pid in ours:

@@ -25,7 +25,7 @@ PIECE = 24 << 20
 LONGEST_LINE = 64 << 10  # then it is written in parts
 _QUEUE = 2 << 20
 _SHARE = 0.05  # of one core
-_CREDIT = 2.0  # seconds of processor time that may be used at once
+_CREDIT = 1.0  # seconds of processor time that may be used at once
 _HEADER = struct.Struct("=II")  # stream, length; stream 0: `length` bytes were left out
 _STREAMS = 4
 
@@ -108,6 +108,7 @@ def start_log(path: str) -> LogProcess:
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, linux.all_signals())
         linux.set_name(b"ftf-log")
+        os.nice(19)  # the job's own work comes first
         streams.keep_only([file, data_out, hurry_out, result_in])
         log = BoundedFile(path, file)
         _keep(data_out, hurry_out, log)

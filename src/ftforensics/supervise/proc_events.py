@@ -16,6 +16,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -35,6 +36,8 @@ _CONNECTOR = struct.Struct("=IIIIHH")  # idx, val, seq, ack, length, flags
 _EVENT = struct.Struct("=IIQ")  # what, cpu, nanoseconds of CLOCK_MONOTONIC
 _EVENT_AT = _NETLINK.size + _CONNECTOR.size
 _DATA_AT = _EVENT_AT + _EVENT.size
+_GROUP_AT = _DATA_AT + 4
+_WORD = struct.Struct("=I")
 _ANSWER = 0.2  # seconds to wait for the kernel's acknowledgement
 
 
@@ -56,22 +59,27 @@ class ProcessEvents:
         self.lost = False
         self._connection = connection
 
-    def read(self) -> list[ProcessEvent]:
-        """Everything that is waiting. Never blocks."""
-        found: list[ProcessEvent] = []
+    def read(self, watched: Container[int]) -> Iterator[ProcessEvent]:
+        """What is waiting about these processes: their ends, execs and forks. Never blocks.
+
+        The consumer may add a child to `watched` before it asks for the next event. Most events of a busy machine are
+        about others, so that is decided by one number: the process, or a fork's parent, stands in the same place.
+        """
+        buffer = bytearray(256)
         while True:
             try:
-                data = self._connection.recv(4096)
+                size = self._connection.recv_into(buffer)
             except BlockingIOError:
-                return found
+                return
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    return found
+                    return
                 self.lost = True
                 continue
-            event = decode(data)
-            if event is not None:
-                found.append(event)
+            if size > _GROUP_AT + 4 and _WORD.unpack_from(buffer, _GROUP_AT)[0] in watched:
+                event = decode(bytes(buffer[:size]))
+                if event is not None:
+                    yield event
 
     def close(self) -> None:
         self._connection.close()

@@ -52,6 +52,7 @@ _LOOK_AT_LEAST = 10.0
 _LOOK_SHARE = 0.004  # of one core
 _SETTLE = 0.3  # after a death by a signal the kernel's log and trace are listened to for so long
 _FAREWELL = 0.3  # seconds that our helpers have to be gone
+_REST = 0.05  # seconds between two reads of what the whole machine causes
 _COUNTS_PER_SECOND = 20  # readings at deaths
 _MOST_GROUPS = 200
 
@@ -226,6 +227,7 @@ class _Watch:
         self._armed = False
         self._groups: set[str | None] = {None}
         self._counts: list[float] = []
+        self._resting: dict[int, tuple[float, Callable[[], None]]] = {}
         self._cost = 0.0  # processor time of the last look
         self._next_look = time.monotonic() + _ARM_AFTER
         self._arrived: list[tuple[linux.Arrived, float]] = []  # not yet known to be ours alone
@@ -256,6 +258,8 @@ class _Watch:
         self._arm_or_start()
         if status != 0:
             self._settle()
+            if self._events is None:
+                self._family.discover()
             for process in descendants.orphans(self._family.living.values()):
                 process.identify()
                 self._evidence.write("orphan", {"pid": process.pid, "comm": process.comm, "argv": process.argv})
@@ -281,6 +285,12 @@ class _Watch:
     def _step(self, longest: float | None) -> None:
         now = time.monotonic()
         due = [self._next_look, *(at + _WITNESS_PATIENCE for _, at in self._arrived)]
+        for fd, (until, rested) in list(self._resting.items()):
+            if now >= until:
+                del self._resting[fd]
+                self._read_from(fd, rested)
+            else:
+                due.append(until)
         if longest is not None:
             due.append(now + longest)
         wait = max(0.0, min(due) - now)
@@ -299,6 +309,12 @@ class _Watch:
     def _stop_reading(self, fd: int) -> None:
         if self._readers.pop(fd, None) is not None:
             self._poll.unregister(fd)
+
+    def _rest(self, fd: int, reader: Callable[[], None]) -> None:
+        """The whole machine's forks and kills wake us. What we get has its own times, so a little later does for the
+        next ones."""
+        self._stop_reading(fd)
+        self._resting[fd] = time.monotonic() + _REST, reader
 
     def _on_signals(self) -> None:
         now = time.monotonic()
@@ -325,17 +341,20 @@ class _Watch:
     def _on_events(self) -> None:
         if self._events is None:
             return
-        for event in self._events.read():
+        for event in self._events.read(self._family):
             if event.kind == proc_events.FORK:
-                if event.parent is not None and self._family.is_ours(event.parent):
+                if event.parent is not None:
                     self._found(self._family.add(event.pid, event.parent))
-            elif event.kind == proc_events.EXEC:
-                process = self._family.living.get(event.pid)
-                if process is not None:
-                    process.identify()
-                    self._note_group(process)
-            elif event.pid in self._family.living:
-                self._exited(self._family.living[event.pid], event.at, event.status)
+                continue
+            process = self._family.living.get(event.pid)
+            if process is None:
+                continue
+            if event.kind == proc_events.EXEC:
+                process.identify()
+                self._note_group(process)
+            else:
+                self._exited(process, event.at, event.status)
+        self._rest(self._events.fd, self._on_events)
         if self._events.lost:
             self._events.lost = False
             self._evidence.gap("process events", "the kernel dropped some: ends of processes may be missing")
@@ -348,16 +367,19 @@ class _Watch:
         for line in self._senders.read():
             if line.target_tid in self._ever or line.target_tid == os.getpid():
                 self._evidence.write("sent", line._asdict(), line.at)
+        self._rest(self._senders.fd, self._on_senders)
 
     def _on_kernel(self) -> None:
         if self._kernel is None:
             return
         for record in self._kernel.read():
             self._evidence.write("kernel", {"record": record})
+        self._rest(self._kernel.fd, self._on_kernel)
 
     # Deaths.
 
     def _reap(self) -> None:
+        self._on_events()  # whose child somebody is can be told as long as the parent is known
         while True:
             try:
                 info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -542,9 +564,12 @@ class _Watch:
 
     def _settle(self) -> None:
         """The kernel's lines and the trace of a death arrive within moments of it."""
-        self._step(0)
+        self._on_events()
         while (left := self._killed_at + _SETTLE - time.monotonic()) > 0:
             self._step(left)
+        self._on_events()
+        self._on_senders()
+        self._on_kernel()
 
     def _dismiss(self) -> None:
         """Wait for our helpers: a container without an init would keep them as zombies. The copier may have to stay,
