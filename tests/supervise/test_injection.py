@@ -133,25 +133,28 @@ def test_an_interpreter_that_skips_site_is_left_alone(
     assert job(environments(PYTHONS[0]), folder, SEEN, *flags).stdout == "[]\n"
 
 
-def test_unasked_the_line_costs_less_than_50_microseconds(
+def test_unasked_the_line_costs_as_much_as_any_start_file(
     python: Interpreter, environments: Callable[[Interpreter], Path], folder: Path
 ) -> None:
-    """What site does with the file at every start: read it and execute its line. The best of many: the machine is
-    shared, and the processor's time is the question."""
+    """What site does with such a file at every start: read it and execute its line. Beside it a file that says no more
+    than `import os`; the best of many, since the machine is shared."""
+    least = folder.parent / "least.pth"
+    least.write_text("import os\n")
     code = f"""
         import time
-        best = 1.0
-        for _ in range(300):
-            started = time.perf_counter()
-            with open({str(START_FILE)!r}, encoding="utf-8") as file:
-                for line in file:
-                    exec(line)
-            best = min(best, time.perf_counter() - started)
-        print(best)
+        best = dict.fromkeys([{str(START_FILE)!r}, {str(least)!r}], 1.0)
+        for _ in range(500):
+            for path in best:
+                started = time.perf_counter()
+                with open(path, encoding="utf-8") as file:
+                    for line in file:
+                        exec(line)
+                best[path] = min(best[path], time.perf_counter() - started)
+        print(*best.values())
         """
-    seconds = float(job(environments(python), folder, code, asked=False).stdout)
-    print(f"{seconds * 1e6:.1f} us")
-    assert seconds < 50e-6
+    ours, least_possible = map(float, job(environments(python), folder, code, asked=False).stdout.split())
+    print(f"{ours * 1e6:.1f} us, a file with `import os` {least_possible * 1e6:.1f} us")
+    assert ours < 2.5 * least_possible
 
 
 def test_the_file_is_one_line_that_site_executes() -> None:
