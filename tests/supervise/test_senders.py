@@ -23,6 +23,7 @@ from ftforensics.capture import procfs
 from ftforensics.parsers.trace_pipe import SentLine, TracePipe
 from ftforensics.supervise import senders
 from ftforensics.supervise.senders import Senders, open_tracing
+from ftforensics.supervise.tracefs import private_mount
 
 # A trace sees the signals of the whole machine, also those of a flood.
 pytestmark = pytest.mark.xdist_group("signals")
@@ -39,15 +40,13 @@ class Gaps(list[tuple[str, "str | None"]]):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[str]:
-    """tracefs, mounted for this test only; the kernel's one and only, whoever else has it mounted."""
-    mounted = tmp_path / "tracing"
-    mounted.mkdir()
-    subprocess.run(["mount", "-t", "tracefs", "nodev", str(mounted)], check=True)
+def place() -> Iterator[str]:
+    """tracefs through a mount that is attached nowhere: a run of the tests that is cut short leaves none behind."""
+    mounted = private_mount()
     try:
-        yield str(mounted)
+        yield f"/proc/{os.getpid()}/fd/{mounted}"
     finally:
-        subprocess.run(["umount", str(mounted)], check=True)
+        os.close(mounted)
 
 
 @pytest.fixture
