@@ -68,7 +68,11 @@ def _supervised(command: list[str], options: argparse.Namespace, say: Say) -> Ou
 
         settings = Settings(options.dir, not options.no_preload, not options.no_trace, not options.no_log)
         return supervise(command, settings, found, say)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a training run must not fail for want of its witness
+    except KeyboardInterrupt:  # before the command was started
+        from ftforensics.supervise.ending import die_of
+
+        die_of(signal.SIGINT)
+    except Exception as error:  # noqa: BLE001 - a training run must not fail for want of its witness
         say(f"the job runs without us: {type(error).__name__}: {error}")
         child.become(command, os.environb, {}, found)
 
@@ -78,7 +82,7 @@ def _after(outcome: Outcome, options: argparse.Namespace, say: Say) -> None:
     try:
         _let_signals_end_this()
         signal.setitimer(signal.ITIMER_REAL, DEADLINE)
-        told = {"FTFORENSICS_FOLDER": outcome.folder or ""}
+        told = _unjudged(outcome)
         if not outcome.interrupted:
             told.update(_judged(outcome, options.quiet, say))
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -94,6 +98,19 @@ def _after(outcome: Outcome, options: argparse.Namespace, say: Say) -> None:
         say(f"{type(error).__name__}: {error}; the evidence is kept: ftforensics analyze {outcome.folder}")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _unjudged(outcome: Outcome) -> dict[str, str]:
+    """What --on-failure is told when nothing more is known."""
+    killed = os.WIFSIGNALED(outcome.status)
+    how = f"died of signal {os.WTERMSIG(outcome.status)}" if killed else f"exited {os.WEXITSTATUS(outcome.status)}"
+    return {
+        "FTFORENSICS_FOLDER": outcome.folder or "",
+        "FTFORENSICS_REPORT": "",
+        "FTFORENSICS_VERDICT": f"ftforensics: the job {how}; ftforensics analyze {outcome.folder}",
+        "FTFORENSICS_CAUSE": "",
+        "FTFORENSICS_CONFIDENCE": "undecided",
+    }
 
 
 def _let_signals_end_this() -> None:
@@ -125,8 +142,10 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
         from ftforensics.sources.loaded import with_loaded
     except ImportError as error:
         # Installed with --no-deps beside a training stack: the judgement is made elsewhere.
-        say(f"the evidence is kept, and {error.name or 'a package'} is missing to judge it here")
-        say(f"where ftforensics is installed with its dependencies: ftforensics analyze {folder}")
+        say(
+            f"the evidence is kept; to judge it, {error.name or 'a package'} is missing here: "
+            f"where ftforensics is installed with its dependencies, ftforensics analyze {folder}"
+        )
         return {}
     with Progress() as progress:
         case = gather([folder], pid=None, rank=None, progress=progress)

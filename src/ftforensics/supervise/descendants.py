@@ -7,7 +7,7 @@ looking at the pids of /proc that are new since the last look."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftforensics.capture import environment, procfs
@@ -16,8 +16,8 @@ from ftforensics.capture.redact import redact_arguments
 if TYPE_CHECKING:
     from ftforensics.capture.identity import Value
 
-_MAX_ARGUMENTS = 256
-_MAX_ARGUMENT = 4096
+_MAX_ARGUMENTS = 100
+_MAX_ARGUMENT = 1024
 _MOST_KEPT = 100_000
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -71,9 +71,7 @@ class Process:
         self.look()
         arguments = procfs.read_text(f"/proc/{self.pid}/cmdline", 1 << 18)
         if arguments:
-            words = arguments.rstrip("\0").split("\0")[:_MAX_ARGUMENTS]
-            redacted = redact_arguments([word[: 2 * _MAX_ARGUMENT] for word in words])
-            self.argv = [word[:_MAX_ARGUMENT] for word in redacted]
+            self.argv = shown(arguments.rstrip("\0").split("\0"))
         for line in (procfs.read_text(f"/proc/{self.pid}/status", 16384) or "").splitlines():
             name, _, value = line.partition(":")
             if name == "Uid":
@@ -173,6 +171,12 @@ class Descendants:
     def look(self) -> None:
         for process in list(self.living.values()):
             process.look()
+
+
+def shown(arguments: Sequence[str]) -> list[str]:
+    """A command line as it may be written: without secrets, and bounded, for there may be thousands."""
+    redacted = redact_arguments([word[: 2 * _MAX_ARGUMENT] for word in arguments[:_MAX_ARGUMENTS]])
+    return [word[:_MAX_ARGUMENT] for word in redacted]
 
 
 class _Stat(NamedTuple):

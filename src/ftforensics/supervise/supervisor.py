@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftforensics.capture import VERSION, environment, procfs
 from ftforensics.capture.folder import Folder, open_folder
-from ftforensics.capture.redact import redact_arguments
 from ftforensics.supervise import child, counters, descendants, linux, proc_events, streams
 from ftforensics.supervise.copier import Copier, Delivery, start_copier
 from ftforensics.supervise.descendants import Descendants, Process
@@ -53,6 +52,9 @@ _LOOK_SHARE = 0.004  # of one core
 _SETTLE = 0.3  # after a death by a signal the kernel's log and trace are listened to for so long
 _FAREWELL = 0.3  # seconds that our helpers have to be gone
 _REST = 0.05  # seconds between two reads of what the whole machine causes
+_IDENTIFY_AT_ONCE = 300  # processes; half a millisecond each
+_IDENTIFY_PER_SECOND = 10
+_MOST_ENDED_WELL = 1000  # whose end is written down; of a training job's short helpers nobody wants more
 _COUNTS_PER_SECOND = 20  # readings at deaths
 _MOST_GROUPS = 200
 
@@ -228,6 +230,8 @@ class _Watch:
         self._groups: set[str | None] = {None}
         self._counts: list[float] = []
         self._resting: dict[int, tuple[float, Callable[[], None]]] = {}
+        self._credit, self._credited = float(_IDENTIFY_AT_ONCE), time.monotonic()
+        self._ended_well = 0
         self._cost = 0.0  # processor time of the last look
         self._next_look = time.monotonic() + _ARM_AFTER
         self._arrived: list[tuple[linux.Arrived, float]] = []  # not yet known to be ours alone
@@ -350,7 +354,8 @@ class _Watch:
             if process is None:
                 continue
             if event.kind == proc_events.EXEC:
-                process.identify()
+                process.argv = []
+                self._identify(process)
                 self._note_group(process)
             else:
                 self._exited(process, event.at, event.status)
@@ -433,6 +438,11 @@ class _Watch:
             }
         if status == 0 and process.pid == self._pid:
             return  # it ended well, and so will its folder
+        if status == 0:
+            self._ended_well += 1
+            if self._ended_well > _MOST_ENDED_WELL:
+                self._evidence.gap("run", f"of processes that ended well only the first {_MOST_ENDED_WELL} are listed")
+                return
         self._evidence.write("died", members, at)
         if status is None or os.WIFSIGNALED(status):
             self._killed_at = time.monotonic()
@@ -467,13 +477,23 @@ class _Watch:
         if len(self._ever) < 1_000_000:
             self._ever.add(process.pid)
         if process.uid is None:
-            process.identify()
+            self._identify(process)
         self._note_group(process)
         if self._events is None and process.pidfd is None and process.parent != os.getpid():
             try:
                 self._read_from(process.watch(), lambda: self._exited(process, time.monotonic(), None))
             except OSError as error:
                 self._evidence.gap("pidfd", f"the end of some processes is seen late: {error.strerror}")
+
+    def _identify(self, process: Process) -> None:
+        """Now, unless too many come at once: a job that starts thousands of short programs must not make us work. Those
+        that live longer are asked at the next look."""
+        now = time.monotonic()
+        self._credit = min(_IDENTIFY_AT_ONCE, self._credit + (now - self._credited) * _IDENTIFY_PER_SECOND)
+        self._credited = now
+        if self._credit >= 1:
+            self._credit -= 1
+            process.identify()
 
     def _note_group(self, process: Process) -> None:
         """The counters of a group that we have not seen yet: what its deaths are compared with."""
@@ -509,10 +529,11 @@ class _Watch:
             "host": system.nodename,
             "pid": os.getpid(),
             "child": self._pid,
-            "argv": redact_arguments([argument[:8192] for argument in list(self._command)[:256]]),
+            "argv": descendants.shown(self._command),
             "cwd": _working_directory(),
             "uid": os.getuid(),
             "cgroup": self._cgroup,
+            "container": _container(self._cgroup),
             "pid_namespace": _namespace("pid"),
             "nspid": _nspid(),
             "environment": [f"{name}={value}" for name, value in environment.recorded_variables(os.environ)],
@@ -707,6 +728,15 @@ def _namespace(kind: str) -> int | None:
         return os.stat(f"/proc/self/ns/{kind}").st_ino
     except OSError:
         return None
+
+
+def _container(cgroup: list[str]) -> str | None:
+    """The id that container runtimes put into the control group's path: 64 hexadecimal digits."""
+    for line in cgroup:
+        for word in line.replace("-", "/").replace(".", "/").split("/"):
+            if len(word) == 64 and not word.strip("0123456789abcdef"):
+                return word
+    return None
 
 
 def _nspid() -> list[int]:

@@ -1,0 +1,156 @@
+"""What is told and kept when a job has ended badly."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conditions import ROOT, Interpreter
+from supervised import RUN, environment, wait_for
+
+
+def test_the_folder_holds_what_analyze_would_say(job) -> None:
+    ended = job("sh", "-c", "echo last words; exit 3")
+    assert ended.status == 3
+    assert set(os.listdir(ended.folder)) >= {"evidence.jsonl", "launcher.log", "report.json", "report.html"}
+    report = json.loads((ended.folder / "report.json").read_text())
+    assert report["schema"] == "ftforensics.report/1" and report["verdict"]["outcome"] == "failed"
+    for name in os.listdir(ended.folder):
+        assert stat.S_IMODE((ended.folder / name).stat().st_mode) == 0o600, name
+    lines = ended.err.decode().splitlines()
+    assert len(lines) == 5 and all(line.startswith("ftforensics: ") for line in lines)
+    again = subprocess.run(
+        [sys.executable, "-m", "ftforensics", "analyze", "--json", str(ended.folder)],
+        env=environment(),
+        capture_output=True,
+    )
+    assert json.loads(again.stdout)["verdict"]["cause"] == report["verdict"]["cause"]
+
+
+def test_a_good_end_leaves_nothing(job, tmp_path: Path) -> None:
+    ended = job("sh", "-c", "echo fine")
+    assert (ended.status, ended.out, ended.err) == (0, b"fine\n", b"")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_default_folder_is_below_the_working_directory_and_goes_with_a_good_end(tmp_path: Path) -> None:
+    for code in (0, 1):
+        subprocess.run([*RUN, "--", "sh", "-c", f"exit {code}"], cwd=tmp_path, env=environment(), capture_output=True)
+        assert os.listdir(tmp_path) == (["ftforensics"] if code else [])
+    (run,) = (tmp_path / "ftforensics").iterdir()
+    assert (run / "evidence.jsonl").exists()
+
+
+def test_two_runs_in_one_folder_keep_apart(job) -> None:
+    first = job("sh", "-c", "exit 3")
+    before = (first.folder / "evidence.jsonl").read_bytes()
+    job("sh", "-c", "exit 4")
+    assert (first.folder / "evidence.jsonl").read_bytes() == before
+    names = os.listdir(first.folder)
+    for kind in ("evidence.jsonl", "launcher.log", "report.json"):
+        assert len([name for name in names if name.endswith(kind)]) == 2
+
+
+def test_quiet_is_quiet_and_keeps_the_report(job) -> None:
+    ended = job("sh", "-c", "exit 3", options=["--quiet"])
+    assert ended.err == b"" and (ended.folder / "report.json").exists()
+
+
+def test_no_log(job) -> None:
+    ended = job("sh", "-c", "echo out; exit 3", options=["--no-log"])
+    assert ended.out == b"out\n" and not (ended.folder / "launcher.log").exists()
+
+
+def test_on_a_terminal_the_whole_report_is_shown(terminal) -> None:
+    window = terminal(*RUN, "--dir", "folder", "--", "sh", "-c", "exit 3")
+    assert window.wait() == 3
+    assert b"ftforensics: " not in window.text.splitlines()[0] and len(window.text.splitlines()) > 5
+
+
+TELL = 'printf "%s\\n" "$FTFORENSICS_REPORT" "$FTFORENSICS_FOLDER" "$FTFORENSICS_CAUSE" "$FTFORENSICS_CONFIDENCE" '
+
+
+def test_on_failure_is_told_the_verdict(job, tmp_path: Path) -> None:
+    ended = job("sh", "-c", "exit 3", options=["--on-failure", TELL + '"$FTFORENSICS_VERDICT" > told'])
+    report, folder, cause, confidence, verdict = (tmp_path / "told").read_text().splitlines()
+    written = json.loads(Path(report).read_text())
+    assert Path(folder) == ended.folder and Path(report).parent == ended.folder
+    assert (cause, confidence) == (written["verdict"]["cause"] or "", written["verdict"]["confidence"])
+    assert verdict.startswith("ftforensics: ") and confidence in verdict
+
+
+@pytest.mark.parametrize("command", ["exit 9", "kill -9 $$", "/no/such"])
+def test_on_failure_that_fails_changes_nothing(job, command: str) -> None:
+    ended = job("sh", "-c", "kill -15 $$", options=["--on-failure", command])
+    assert ended.status == -15
+    assert b"the command given with --on-failure" in ended.err.splitlines()[-1]
+
+
+def test_on_failure_is_not_called_after_a_good_end(job, tmp_path: Path) -> None:
+    job("true", options=["--on-failure", "touch called"])
+    assert not (tmp_path / "called").exists()
+
+
+def test_what_comes_after_can_be_interrupted(start, tmp_path: Path) -> None:
+    """A Ctrl-C, or the scheduler's TERM: the status is delivered at once."""
+    job = start("sh", "-c", "exit 3", options=["--on-failure", "touch begun; sleep 60"], stderr=subprocess.PIPE)
+    wait_for((tmp_path / "begun").exists)
+    begun = time.monotonic()
+    job.send_signal(signal.SIGINT)
+    assert job.wait(30) == 3
+    assert time.monotonic() - begun < 5
+    assert b"interrupted by SIGINT; the evidence is kept" in job.stderr.read()
+
+
+def test_a_reader_that_has_stopped_holds_nobody_for_ever(tmp_path: Path, start) -> None:
+    """The pager stands still: a signal ends the waiting, and what is left is delivered in the background."""
+    job = start("sh", "-c", "head -c 200000 /dev/zero; exit 3", options=["--quiet"], stdout=subprocess.PIPE)
+    evidence = tmp_path / "folder" / "evidence.jsonl"
+    wait_for(lambda: evidence.exists() and b'"why": "end"' in evidence.read_bytes())
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(30) == 3
+    assert len(job.stdout.read()) == 200000
+
+
+WITHOUT = "import sys\nif 'ftforensics' in str(sys.orig_argv[1:3]):\n    sys.modules['msgspec'] = None\n"
+
+
+def test_without_the_analysers_packages_the_folder_says_where_to_go(job, tmp_path: Path) -> None:
+    """Installed with --no-deps beside a training stack."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    ended = job(
+        "sh", "-c", "kill -9 $$", options=["--on-failure", TELL + '"$FTFORENSICS_VERDICT" > told'],
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"},
+    )  # fmt: skip
+    assert ended.status == -9
+    (line,) = ended.err.decode().splitlines()
+    assert "msgspec is missing" in line and line.endswith(f"ftforensics analyze {ended.folder}")
+    assert [death.signal for death in ended.evidence.died if death.direct] == [9]
+    assert "died of signal 9" in (tmp_path / "told").read_text()
+
+
+def test_every_python_can_supervise(python: Interpreter, tmp_path: Path) -> None:
+    """With warnings as errors: fork() in a process with threads warns from 3.12 on."""
+    command = [python.path, "-W", "error::DeprecationWarning", "-m", "ftforensics", "run", "--dir", str(tmp_path / "x")]
+    made = subprocess.run(
+        [*command, "--", "sh", "-c", "echo $1; kill -9 $$", "-", "--"], env=environment(), capture_output=True
+    )
+    assert (made.returncode, made.stdout) == (-9, b"--\n")
+    assert b"Warning" not in made.stderr and b"Traceback" not in made.stderr
+    assert b'"type": "died"' in (tmp_path / "x" / "evidence.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--"], ["--dir", "x"], ["--no-such-option", "--", "true"], ["--on-failure"]]
+)
+def test_bad_usage_is_one_line(arguments: list[str]) -> None:
+    made = subprocess.run([*RUN, *arguments], env=environment(), capture_output=True)
+    assert made.returncode == 2 and made.stderr.count(b"\n") == 1
