@@ -27,9 +27,10 @@ from ftforensics.model.crash import CrashRecord
 from ftforensics.model.helper_report import HelperReport
 from ftforensics.model.kernel import KernelLog
 from ftforensics.model.launcher import LauncherLog
+from ftforensics.model.moment import Moment
 from ftforensics.model.notice import Notice
 from ftforensics.model.run import RunEvidence
-from ftforensics.parsers.kernel_log import read_kernel_log
+from ftforensics.parsers.kernel_log import OVERRUN, read_kernel_log
 from ftforensics.parsers.launcher import read_launcher_log
 from ftforensics.parsers.notices import read_notices
 from ftforensics.sources.processes import is_alive
@@ -304,13 +305,27 @@ def _ring_in(path: str) -> CaseRing:
 
 
 def _kernel_of(run: RunEvidence) -> list[KernelLog]:
-    """The kernel's lines that `run` saw go by, as a log of that boot."""
+    """The kernel's lines that `run` saw go by, as a log of that boot.
+
+    It covers the time from when it was followed to the command's end, also where the kernel said nothing. What was
+    kept after the first megabyte is a choice of every line that can matter here, so only the mark of an overrun makes
+    a gap.
+    """
     started = run.started
     if started is None or not started.kernel_log:
         return []
     data = "\n".join(line.record for line in run.kernel).encode()
     log = read_kernel_log(data, source="kmsg", path=run.path, boot_id=started.boot_id, host=started.host)
-    return [log]
+    first = Moment(monotonic=started.at, boot_id=started.boot_id)
+    last = log.last
+    if run.ended is not None:
+        last = Moment(monotonic=run.ended.clocks.monotonic, boot_id=started.boot_id)
+    whole = not any(line.record.startswith(OVERRUN) for line in run.kernel)
+    return [
+        msgspec.structs.replace(
+            log, first=first, last=last, gap_free=whole and started.at is not None and last is not None
+        )
+    ]
 
 
 def _record_in(path: str) -> Found:

@@ -234,7 +234,7 @@ def _add_run(drafts: list[_Draft], run: RunEvidence) -> None:
         draft.boot_id = draft.boot_id or boot
         draft.host = draft.host or (started.host if started else None)
         draft.initial = initial if initial is not None else draft.initial
-        draft.traced = bool(started and started.traced)
+        draft.traced = _was_traced(run, died.at)
         if died.signal == SIGKILL and not draft.traced and not any(gap.source == "trace" for gap in run.gaps):
             draft.gaps.append(Gap("trace", "signals were not traced: who sent it is not seen", _TRACE))
         draft.run_group = group
@@ -243,7 +243,15 @@ def _add_run(drafts: list[_Draft], run: RunEvidence) -> None:
     for draft in drafts:
         if draft.ring is not None and draft.boot_id == boot and not draft.watched:
             draft.run_group = draft.run_group or group
-            draft.traced = draft.traced or bool(started and started.traced)
+            draft.traced = draft.traced or _was_traced(run, draft.ring.last)
+
+
+def _was_traced(run: RunEvidence, at: float | None) -> bool:
+    """Were senders of signals traced at that time? Arming takes a moment, in which a short job may be over."""
+    started = run.started
+    if started is None or not started.traced or at is None:
+        return False
+    return started.at is not None and at > started.at
 
 
 def _of_died(drafts: Iterable[_Draft], died: Died, boot: str | None) -> _Draft | None:

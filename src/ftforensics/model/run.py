@@ -14,6 +14,8 @@ from ftforensics.model.ring import ClockPair
 
 
 class Started(msgspec.Struct, frozen=True, tag="started", tag_field="type"):
+    """at: when tracing and following had been armed; clocks: when the command was about to start, a little before."""
+
     schema: str
     version: str
     clocks: ClockPair
@@ -33,6 +35,7 @@ class Started(msgspec.Struct, frozen=True, tag="started", tag_field="type"):
     traced: bool = False  # senders of SIGKILL are traced
     kernel_log: bool = False  # /dev/kmsg is followed
     preloaded: bool = False
+    at: float | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):

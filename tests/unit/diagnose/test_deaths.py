@@ -337,3 +337,12 @@ def test_a_stranger_that_the_kernel_killed_for_memory_is_a_member_however_early(
     diagnosis = diagnose(Case(runs=[run(taken, command)], kernel_logs=[kmsg(killed(10))]))
     assert diagnosis.processes[0].pid == 10
     assert diagnosis.verdict.cause == "cgroup-oom"
+
+
+def test_a_kill_before_the_trace_was_armed_was_not_traced() -> None:
+    evidence = run(died(10, 101.0))
+    assert evidence.started is not None
+    for armed, traced in ((100.0, True), (101.5, False), (None, False)):
+        started = msgspec.structs.replace(evidence.started, traced=True, at=armed)
+        (death,) = build_deaths(Case(runs=[msgspec.structs.replace(evidence, started=started)]), [])
+        assert death.traced is traced
