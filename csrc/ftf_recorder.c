@@ -25,7 +25,8 @@
 #define FASTER_BUDGET 200 /* a two-hundredth of a core */
 #define SLOW_NS SECOND_NS
 #define JUMP_PAUSE_NS (SECOND_NS / 5)
-#define JUMP_BYTES (UINT64_C(64) << 20)
+#define JUMP_LEAST (UINT64_C(8) << 20)
+#define JUMP_MOST (UINT64_C(256) << 20)
 #define NAMES_NS (10 * SECOND_NS)
 #define MOST_FOLDERS 8
 
@@ -45,6 +46,7 @@ static struct {
     int64_t born_ns; /* first tick */
     int64_t fast_ns, slow_ns, names_ns; /* when last done */
     uint64_t usage_told; /* in the last slow sample */
+    bool jumped; /* since then */
     bool pressed;
     bool trouble_told;
     int64_t cpu_ns; /* of this thread, at the last slow sample */
@@ -290,11 +292,9 @@ static void take_fast(int64_t now)
     /* A jump: much was taken, or given back, as it is when a neighbour in the group has been killed. */
     uint64_t change =
         sample.usage > watch.usage_told ? sample.usage - watch.usage_told : watch.usage_told - sample.usage;
-    uint64_t limit = ftf_groups_limit();
-    uint64_t much = limit < FTF_RING_UNLIMITED && limit / 64 > JUMP_BYTES ? limit / 64 : JUMP_BYTES;
-    if (sample.usage < FTF_RING_UNLIMITED && change >= much && now - watch.slow_ns >= JUMP_PAUSE_NS &&
-        now - watch.slow_ns < SLOW_NS)
-        watch.slow_ns = now - SLOW_NS;
+    uint64_t much = ftf_groups_limit() / 64;
+    much = much < JUMP_LEAST ? JUMP_LEAST : much > JUMP_MOST ? JUMP_MOST : much;
+    watch.jumped |= sample.usage < FTF_RING_UNLIMITED && change >= much;
 }
 
 static void weigh(void)
@@ -336,6 +336,7 @@ static void take_slow(int64_t now)
     sample.boottime = ftf_clock_ns(CLOCK_BOOTTIME);
     watch.usage_told = sample.groups ? sample.group[0].usage : 0;
     watch.slow_ns = now;
+    watch.jumped = false;
     ftf_ring_put(FTF_RING_SLOW, &sample);
     refresh_cpu_limit();
     weigh();
@@ -395,7 +396,7 @@ int64_t ftf_recorder_tick(int64_t now)
         take_fast(now);
         watch.fast_ns = now - due > watch.period_ns ? now : due; /* in step, unless we were held up */
     }
-    if (now - watch.slow_ns >= SLOW_NS)
+    if (now - watch.slow_ns >= (watch.jumped ? JUMP_PAUSE_NS : SLOW_NS))
         take_slow(now);
     keep_pace();
     return watch.fast_ns + watch.period_ns;
