@@ -39,6 +39,8 @@ MAX_LINE = 1 << 22
 ANCHORS = (*kernel_oom.ANCHORS, *kernel_fault.ANCHORS, *kernel_events.ANCHORS, b"Linux version ")
 EARLIER_BOOT = "earlier boot"  # in place of a boot id: so many restarts before the end of the log
 AFTER_FAULT = 10
+FIRST_LINES = 5
+EDGE = 200  # lines in which the first and the last time are looked for
 AT_START = 200  # messages read whatever they hold: a log may begin inside a report
 
 _ANCHOR = re.compile(b"|".join(re.escape(word) for word in ANCHORS))
@@ -146,6 +148,7 @@ class _Reader:
         self.ordinal = 0  # of the last message
         self.messages = 0
         self.boots = 0
+        self.clock: float | None = None  # the highest of this boot
         self.host: str | None = None
         self.first: Moment | None = None
         self.last: Moment | None = None
@@ -157,7 +160,8 @@ class _Reader:
     # The formats.
 
     def read(self, head: bytes, chunks: Iterator[bytes], *, whole: bool) -> None:
-        sample = _COLOUR.sub(b"", head[:HEAD])
+        begin = head[: min(HEAD, PASTE)]  # as much as there is however the input was cut
+        sample = _COLOUR.sub(b"", begin)
         start = sample.lstrip()
         blocks = _whole_lines(head, chunks)
         if start.startswith(OVERRUN.encode()):
@@ -172,18 +176,17 @@ class _Reader:
             for number, raw in self._lines(blocks):
                 self._text(raw, number, everything=True)
         elif whole:
-            self._edges(head)
             for number, raw in _unwrapped(head):
                 self._text(raw, number, everything=False)
+            self._edges(head, head)
             self.messages = sum(1 for raw in head.split(b"\n") if raw.strip())
         else:
             tail = b""
-            self._edges(head)
             for block in blocks:
                 self._scan(block)
                 tail = (tail + block)[-HEAD:]
             self.messages = self.number
-            self._edges(tail, last=True)
+            self._edges(begin, tail)
 
     def _lines(self, blocks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
         for block in blocks:
@@ -281,12 +284,11 @@ class _Reader:
 
     def _text(self, raw: bytes, number: int, *, everything: bool) -> None:
         wanted = self.appetite > 0 or self.oom.hungry or _ANCHOR.search(raw) is not None
-        json = raw.lstrip()[:1] == b"{"
-        if json and not wanted:
+        if not wanted and raw.lstrip()[:1] == b"{":
             wanted = _INT_ARRAY.search(raw) is not None
         if not wanted and not everything:
             return
-        peeled = self._peel(raw, json=json)
+        peeled = self._peel(raw, self.dates)
         if peeled is None:
             return
         if everything:
@@ -294,41 +296,39 @@ class _Reader:
         if wanted:
             self._offer(peeled, number)
 
-    def _peel(self, raw: bytes, *, json: bool) -> Peeled | None:
-        if json:
+    def _peel(self, raw: bytes, dates: Dates) -> Peeled | None:
+        dates.yearless = False
+        if raw.lstrip()[:1] == b"{":
             entry = prefix.journal_entry(raw.strip())
-            self.dates.yearless = False
             if entry is not None and entry.log is not None:
-                return prefix.peel(entry.log.rstrip("\r\n"), self.dates)
+                return prefix.peel(entry.log.rstrip("\r\n"), dates)
             if entry is not None and entry.message is not None:
                 return prefix.peel_journal(entry)
-        text = _COLOUR.sub(b"", raw).rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+        text = prefix.decoded(_COLOUR.sub(b"", raw).rstrip(b"\r\n"))
         if prefix.is_record(raw):
-            self.dates.yearless = False
             return prefix.peel_record(text)
-        return prefix.peel(text, self.dates)
+        return prefix.peel(text, dates)
 
-    def _edges(self, text: bytes, *, last: bool = False) -> None:
-        """The first and the last time in a text."""
-        lines = text[:HEAD].split(b"\n")[:200] if not last else text.split(b"\n")[1:][-200:]
-        if not last:
-            self.first = self._first_moment(lines)
-            lines = text[-HEAD:].split(b"\n")[-200:]
-        self.last = self._first_moment(reversed(lines)) or self.last
+    def _edges(self, begin: bytes, end: bytes) -> None:
+        """The first and the last time in a text, of its first and last lines."""
+        first, _ = self._first_moment(begin[:HEAD].split(b"\n")[:EDGE])
+        cut = len(end) >= HEAD  # then its first line may be the rest of one
+        last, yearless = self._first_moment(reversed(end[-HEAD:].split(b"\n")[1 if cut else 0 :][-EDGE:]))
+        if yearless and last is not None and last.realtime is not None:
+            date = datetime.fromtimestamp(last.realtime, timezone.utc)
+            self.dates.dated(date.month, date.day)  # the end of the log may be in a newer year than its last event
+            if first is not None:
+                first = _moved(first, -self.dates.turns, None)
+        self.first, self.last = first, last
 
-    def _first_moment(self, lines: Iterable[bytes]) -> Moment | None:
+    def _first_moment(self, lines: Iterable[bytes]) -> tuple[Moment | None, bool]:
+        """And whether its date had no year of its own."""
         dates = Dates(self.dates.year)
         for raw in lines:
-            json = raw.lstrip()[:1] == b"{"
-            entry = prefix.journal_entry(raw.strip()) if json else None
-            if entry is not None and entry.log is None:
-                peeled = prefix.peel_journal(entry)
-            else:
-                text = entry.log if entry is not None and entry.log is not None else prefix.decoded(raw.rstrip(b"\r"))
-                peeled = prefix.peel(_COLOUR.sub(b"", text.encode()).decode(), dates)
-            if peeled.realtime is not None or peeled.monotonic is not None:
-                return peeled.moment(self.boot_id)
-        return None
+            peeled = self._peel(raw, dates)
+            if peeled is not None and (peeled.realtime is not None or peeled.monotonic is not None):
+                return peeled.moment(self.boot_id), dates.yearless
+        return None, False
 
     # The messages.
 
@@ -344,8 +344,11 @@ class _Reader:
             self.host = peeled.host
         self.appetite -= 1
         self.ordinal += 1
-        if peeled.text.startswith("Linux version ") and peeled.facility in (None, 0) and self.ordinal > 1:
+        if peeled.text.startswith("Linux version ") and peeled.facility in (None, 0) and self._restarted(peeled):
             self.boots += 1
+            self.clock = None
+        if peeled.monotonic is not None:
+            self.clock = max(peeled.monotonic, self.clock or 0.0)
         whole = peeled.text
         for text in prefix.messages(whole, syslog=peeled.host is not None):
             peeled.text = text
@@ -392,6 +395,12 @@ class _Reader:
             self.appetite = max(self.appetite, kernel_events.AFTER_OOPS)
         if event is not None:
             self._add(event)
+
+    def _restarted(self, peeled: Peeled) -> bool:
+        """The kernel's first line, or nearly: early microcode and console lines may stand before it."""
+        if self.clock is None or peeled.monotonic is None:
+            return self.ordinal > FIRST_LINES
+        return self.clock > peeled.monotonic + 1
 
     def _place(self, text: str) -> None:
         """ " in FILE[MAP]" that stands apart from its fault: of the one whose ip lies in that mapping."""
@@ -442,6 +451,8 @@ class _Reader:
             event = _finished(slot.content, tables)
             if event is not None:
                 events.append(self._settled(event, slot))
+        if self.boots and self.first is not None:
+            self.first = _moved(self.first, 0, f"{EARLIER_BOOT} {self.boots}")
         gaps: list[Gap] = []
         if self.dropped:
             gaps.append(

@@ -287,6 +287,15 @@ def test_a_syslog_year_is_the_year_of_the_logs_end() -> None:
     assert [event.line.moment for event in read_kernel_log(data).events] == [Moment(), Moment()]
 
 
+def test_the_year_turns_after_the_last_event() -> None:
+    text = OomText().killed(PYTHON)
+    data = f"Dec 30 23:59:59 n kernel: a\nDec 31 23:59:59 n kernel: {text}\nJan  7 00:00:01 n kernel: quiet\n".encode()
+    log = read_kernel_log(data, year=2026)
+    assert kill_of(log).line.moment.realtime == 1767225599.0  # 2025-12-31T23:59:59Z
+    assert log.first is not None and log.first.realtime == 1767225599.0 - 86400
+    assert log.last is not None and log.last.realtime == 1767225601.0 + 6 * 86400
+
+
 def test_a_restart_separates_clocks() -> None:
     """The kernel's clock starts again: what stands before is of another boot, whatever boot the caller names."""
     text = OomText().killed(PYTHON)
@@ -295,6 +304,20 @@ def test_a_restart_separates_clocks() -> None:
     first, second = (event.line.moment for event in read_kernel_log(data, boot_id="this", live=True).events)
     assert second.boot_id == "this"
     assert first.boot_id not in (None, "this")
+    log = read_kernel_log(data, boot_id="this")
+    assert log.first is not None and log.first.boot_id == first.boot_id
+
+
+def test_a_boot_may_say_something_before_its_first_line() -> None:
+    said = [
+        "microcode: updated early",
+        "Linux version 6.18.44 (x) #1",
+        *["usb 1-1: reset"] * 300,
+        OomText().killed(PYTHON),
+    ]
+    log = read_kernel_log(stamped(said, at=0.0), boot_id="this")
+    assert log.first is not None and log.first.boot_id == "this"
+    assert kill_of(log).line.moment.boot_id == "this"
 
 
 def test_journal_entries_carry_their_boot() -> None:
@@ -383,7 +406,9 @@ def test_a_fault_in_two_pieces_with_another_task_between() -> None:
         "Code: c0 78 07 89 df e8 92 fc ff ff",
         " in a.so[257e,7f30b7389000+1000] likely on CPU 0 (core 0, socket 0)",
     ]
-    for data in (stamped(lines), records(lines), records(lines).replace(b",-; in", b",c; in")):
+    swapped = [*lines[:2], lines[4], lines[3], lines[2]]
+    pieces = records(lines).replace(b",-; in", b",c; in")
+    for data in (stamped(lines), stamped(swapped), records(lines), records(swapped), pieces):
         one, two = read_kernel_log(data).events
         assert isinstance(one, Fault) and isinstance(two, Fault)
         assert (one.tid, one.file, one.cpu) == (828, "a.so", 0)
