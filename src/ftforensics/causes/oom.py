@@ -169,6 +169,10 @@ def _limit_of(death: Death, match: OomMatch) -> tuple[tuple[str, ...], list[Gap]
         if match.own_group is not None:
             return ((CGROUP if match.own_group else ANCESTOR),), []
         return (CGROUP,), [Gap("kmsg", "whose limit it was: the line stands alone, without the block around it")]
+    full = any(one.scope == "machine" and one.fraction >= 0.9 for one in pressures(death))
+    if kill.scope == "host" and kill.constraint is None and kill.header is None and not full:
+        # These words also stand for memory nodes and policies (mm/oom_kill.c, oom_kill_process).
+        return (HOST,), [Gap("kmsg", "whether all of the machine's memory was meant: the line stands alone")]
     if kill.scope == "host":
         return (HOST,), []
     if kill.scope in ("cpuset", "mempolicy"):

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import BinaryIO
 
 import msgspec
@@ -32,6 +33,7 @@ from ftforensics.model.notice import Notice
 from ftforensics.model.run import RunEvidence
 from ftforensics.parsers.kernel_log import OVERRUN, read_kernel_log
 from ftforensics.parsers.launcher import read_launcher_log
+from ftforensics.parsers.launcher_line import local_time
 from ftforensics.parsers.notices import read_notices
 from ftforensics.sources.processes import is_alive
 from ftforensics.wire.helper_report import read_helper_report
@@ -92,6 +94,7 @@ def gather(
         except UnreadableInput as failure:
             failures.append(failure)
     _complain(pile, failures)
+    pile.kernel_logs = [_with_year(log, pile.launcher_logs, progress) for log in pile.kernel_logs]
     chosen = [one for one in pile.records if _fits(one.reading.record, pid, rank)]
     rings = [one for one in pile.rings if _ring_fits(one, pid, rank)]
     texts = pile.runs or pile.kernel_logs or pile.launcher_logs or pile.notices
@@ -281,6 +284,18 @@ def _pieces(path: str, stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
         if size > 32 * PIECE:
             progress.say(f"reading {path}: {done * 100 // size} %")
         yield piece
+
+
+def _with_year(log: KernelLog, launchers: Sequence[LauncherLog], progress: Progress) -> KernelLog:
+    """A syslog writes no year. The job's own log may: the two are about the same days, or the kernel's says nothing."""
+    moments = [event.line.moment for event in log.events]
+    walls = [local_time(event.line.text) for launcher in launchers for event in launcher.events]
+    known = max((wall for wall in walls if wall is not None), default=None)
+    dateless = any(moment.realtime is None and moment.monotonic is None for moment in moments)
+    if log.source != "file" or log.path is None or not dateless or known is None:
+        return log
+    with _log_of(log.path, progress) as pieces:
+        return read_kernel_log(pieces, path=log.path, year=datetime.fromtimestamp(known, timezone.utc).year)
 
 
 def _notices_in(path: str) -> list[Notice]:

@@ -17,6 +17,8 @@ RECORD_MARK = b'"ftforensics.crash/'
 HELPER_MARK = b'"ftforensics.helper/'
 REPORT_MARK = b'"ftforensics.report/'
 
+DOCKER_LINE = b'{"log":'  # Docker's json-file driver wraps every line of a job's output so
+
 # What people hand over by mistake, by its first bytes.
 KNOWN = (
     (b"\x7fELF", "an ELF file (a core file, program or library)"),
@@ -67,6 +69,6 @@ def recognise(head: bytes, size: int) -> Kind:
         return Kind.NOTHING
     if looks_like_kernel_log(head):
         return Kind.KERNEL
-    if _JSON.match(head):
+    if _JSON.match(head) and not head.startswith(DOCKER_LINE):
         return Kind.JSON
     return Kind.LOG if looks_like_launcher_log(head) else Kind.NOTHING

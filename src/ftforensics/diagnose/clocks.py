@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from ftforensics.model.moment import Moment
 from ftforensics.model.ring import ClockPair
 
+LARGEST_OFFSET = 14 * 3600.0  # seconds from UTC, of the zones in use
+SMALLEST_OFFSET = 900.0  # every zone in use is a multiple of it away from UTC
+
 
 class Clocks:
     """Pairs of clocks read at one instant, of one boot. Without any pair nothing can be converted."""
@@ -28,6 +31,13 @@ class Clocks:
             accuracy=max(offsets) - min(offsets),
             boot_id=self.boot_id,
         )
+
+
+def seconds_after(moment: Moment, wall: float | None) -> tuple[float, float] | None:
+    """(`wall` minus moment, +- seconds) for a wall clock in an unnamed zone; None without a time to compare."""
+    if moment.realtime is None or wall is None:
+        return None
+    return wall - moment.realtime, max(moment.accuracy, LARGEST_OFFSET)
 
 
 def seconds_between(earlier: Moment, later: Moment) -> tuple[float, float] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from ftforensics.causes.ending import signal_of
 from ftforensics.diagnose.clocks import Clocks, seconds_between
 from ftforensics.diagnose.counters import changes, readings_of
 from ftforensics.diagnose.matching import (
@@ -21,6 +22,7 @@ from ftforensics.diagnose.matching import (
     match_line,
     match_oom,
     own_group,
+    same_machine,
 )
 from ftforensics.diagnose.mechanism.kernel_line import read_kernel_line
 from ftforensics.diagnose.outside import match_notices, match_sent, match_signals
@@ -44,6 +46,7 @@ from ftforensics.model.ring import Ring
 from ftforensics.model.run import Died, RunEvidence, Usage
 from ftforensics.model.signals import signal_number
 from ftforensics.parsers.cgroup_path import ancestry, container_id, memory_path
+from ftforensics.parsers.launcher_line import local_time
 
 SIGKILL = 9
 TOGETHER = 1.0  # seconds within which deaths count as one event
@@ -77,6 +80,7 @@ class _Draft:
     watched: bool = False
     when: Moment = field(default_factory=Moment)
     earliest: Moment = field(default_factory=Moment)
+    wall: float | None = None
     usage: Usage | None = None
     crash: Crash | None = None
     ring: Ring | None = None
@@ -339,6 +343,8 @@ def _add_died_line(drafts: list[_Draft], event: ProcessDied, path: str, started:
         draft.names("pt_data_worker", "python")
     if draft.when.realtime is None and draft.when.monotonic is None:
         draft.when = event.line.moment
+    if draft.wall is None:
+        draft.wall = local_time(event.line.text)
 
 
 def _add_signalled(drafts: list[_Draft], event: SignalledBy, path: str, started: Sequence[ProcessStarted]) -> None:
@@ -483,6 +489,7 @@ def _death(draft: _Draft) -> Death:
         watched=draft.watched,
         when=draft.when,
         earliest=draft.earliest,
+        wall=draft.wall,
         usage=draft.usage,
         crash=draft.crash,
         ring=draft.ring,
@@ -529,6 +536,10 @@ def _with_kernel(death: Death, draft: _Draft, logs: Sequence[KernelLog]) -> Deat
                 if match is not None:
                     kernel.append(KernelMatch(event, match, cite))
     oom = _without_doubles(oom)
+    if not oom and (alone := _unnamed(death, logs)) is not None:
+        oom.append(alone)
+        others = [event for event in others if event is not alone.kill]
+    faults = _each_fault_once(faults)
     reading = death.reading
     if death.crash is None and reading.mechanism is None and len(faults) == 1 and not faults[0].match.against:
         reading = read_kernel_line(faults[0].fault, faults[0].cite)
@@ -552,6 +563,23 @@ def _with_kernel(death: Death, draft: _Draft, logs: Sequence[KernelLog]) -> Deat
     )
 
 
+def _unnamed(death: Death, logs: Sequence[KernelLog]) -> OomMatch | None:
+    """The only OOM kill of the logs, for a process that the job's log gives no number of its own: "Killed" alone, or a
+    wrapper's exit status that stands for its child's end. It may be this one; more is not known."""
+    wrapped = death.signal is None and signal_of(death) == SIGKILL
+    if not (wrapped or (death.pid is None and death.signal == SIGKILL)) or death.initial_namespace is not None:
+        return None
+    kills = [(event, log) for log in logs for event in log.events if isinstance(event, OomKill)]
+    if len({(event.pid, event.comm, event.anon_rss) for event, _ in kills}) != 1:
+        return None
+    kill, log = kills[0]
+    cite = Cite(log.source, locator(log, kill.line), kill.line.text[:300])
+    if kill.line.forgeable or not same_machine(log, death):
+        return None
+    against = [Cite(log.source, locator(log, kill.line), "nothing but the signal ties this line to the job")]
+    return OomMatch(kill, Match(Tie.WEAK, [], against), cite, _block(kill, log), own_group(kill, death, None))
+
+
 def _on_the_wall(moment: Moment, death: Death) -> Moment:
     """A kernel time of the process's own boot, with the wall-clock time that the recorder's pairs of clocks give it."""
     if moment.realtime is not None or moment.monotonic is None or death.ring is None:
@@ -567,6 +595,22 @@ def _without_doubles(found: list[OomMatch]) -> list[OomMatch]:
         if not any(_same_record(one.kill, other.kill) for other in kept):
             kept.append(one)
     return kept
+
+
+def _each_fault_once(found: list[FaultMatch]) -> list[FaultMatch]:
+    """`run` followed the log, and the log was read again afterwards."""
+    kept: list[FaultMatch] = []
+    for one in sorted(found, key=lambda match: len(match.match.against)):
+        if not any(_same_fault(one.fault, other.fault) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _same_fault(one: Fault, other: Fault) -> bool:
+    if (one.tid, one.kind, one.address, one.ip, one.sp) != (other.tid, other.kind, other.address, other.ip, other.sp):
+        return False
+    apart = seconds_between(one.line.moment, other.line.moment)
+    return apart is None or abs(apart[0]) <= 1.0 + apart[1]
 
 
 def _same_record(one: OomKill, other: OomKill) -> bool:

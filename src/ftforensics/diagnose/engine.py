@@ -59,7 +59,13 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
         return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
     root = judged[0]
     weighed = root.weighed
+    named = [one.death for one in judged if one.death.from_kernel]
+    if len(named) > 1:
+        # Others' kills stand in a kernel log as well: nothing says which process is the job's.
+        weighed = Weighed(_whose(named), [one for one in (weighed.best, *weighed.hypotheses) if one is not None], None)
     remedies = list(weighed.best.remedies) if weighed.best else _settling(weighed.hypotheses)
+    if len(named) > 1:
+        remedies = [Remedy("Say which process is the job's", "ftforensics analyze --pid PID FILE...", settles=True)]
     rings = [one.ring for one in case.rings]
     return Diagnosis(
         verdict=weighed.verdict,
@@ -70,6 +76,13 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
         gaps=_gaps(case.gaps, judged),
         timeline=_timeline(judged, case),
     )
+
+
+def _whose(named: Sequence[Death]) -> Verdict:
+    pids = ", ".join(f"{death.pid} ({death.comms[0]})" if death.comms else f"{death.pid}" for death in named[-3:])
+    last = "the last ones" if len(named) > 3 else "they are"
+    summary = f"The kernel's log names {len(named)} processes that it killed or that crashed ({last} {pids}); nothing "
+    return Verdict("unknown", None, None, "undecided", f"{summary}says which is the job's.")
 
 
 def _judge(death: Death, resolve: Resolver) -> _Judged:
@@ -139,8 +152,7 @@ def _precedence(judged: _Judged, wall: bool) -> tuple[bool, int, bool, bool, boo
         judged.consequence,
         judged.significance,
         sent_politely(death, best),
-        # A member of a group kill dies with the chosen one, which is the root.
-        best is not None and best.cause == "oom-group-kill",
+        _taken_along(judged),
         time is None and _ends_unseen(death),
         time if time is not None else float("inf"),
         not death.first,
@@ -148,12 +160,18 @@ def _precedence(judged: _Judged, wall: bool) -> tuple[bool, int, bool, bool, boo
     )
 
 
+def _taken_along(judged: _Judged) -> bool:
+    """A member of a group kill dies with the chosen one, which is the root."""
+    best = judged.weighed.best
+    return best is not None and best.cause == "oom-group-kill"
+
+
 def _ends_unseen(death: Death) -> bool:
     return death.signal is None and death.code is None
 
 
 def _role(judged: _Judged) -> str:
-    if judged.consequence or sent_politely(judged.death, judged.weighed.best):
+    if judged.consequence or sent_politely(judged.death, judged.weighed.best) or _taken_along(judged):
         return "collateral"
     return "unknown"
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os.path
 from collections.abc import Sequence
 
-from ftforensics.diagnose.clocks import seconds_between
+from ftforensics.diagnose.clocks import SMALLEST_OFFSET, seconds_after, seconds_between
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, Match, Tie
 from ftforensics.model.kernel import Fault, KernelLog, LogLine, OomKill
 from ftforensics.model.moment import Moment
 from ftforensics.model.ring import Ring
 from ftforensics.parsers.cgroup_path import container_id, is_at_or_below, unit_of
+from ftforensics.parsers.kernel_log import EARLIER_BOOT
 
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # include/linux/proc_ns.h, PROC_PID_INIT_INO
 # kernel/pid.c, RESERVED_PIDS: once pids have wrapped, the initial namespace gives out none below. A container does.
@@ -48,17 +49,27 @@ def match_line(line: LogLine, pid: int | None, comm: str | None, log: KernelLog,
     if pid not in death.host_pids:
         return None
     why.append(Cite(log.source, place, f"pid {pid} is this process"))
-    if comm is not None and not name_fits(comm, death):
+    strange = comm is not None and not name_fits(comm, death)
+    if strange:
         against.append(Cite(log.source, place, f"the kernel calls it {comm!r}, not {' or '.join(death.comms[:3])}"))
     timing = _timing(line.moment, death, place, log.source)
     if timing is not None:
         if timing[0] is None:
             return None
         (why if timing[1] else against).append(timing[0])
+    day = None if timing is not None else _another_day(line.moment, death, place, log.source)
+    if day is not None:
+        against.append(day)
+    elif timing is None:
+        against += _another_quarter(line.moment, death, place, log.source)
+        against += _earlier_boot(line, death, place, log.source)
     known_boot = log.boot_id is not None and log.boot_id == death.boot_id
     if line.forgeable:
         against.append(Cite(log.source, place, "written by a program through /dev/kmsg, not by the kernel"))
     tie = Tie.EXACT if death.initial_namespace and known_boot and timing is not None else Tie.TEXT
+    # A number is given out again: where neither name nor time bears it out, it alone says little.
+    if timing is None and (day is not None or strange):
+        tie = Tie.STRONG
     return Match(tie, why, against)
 
 
@@ -117,7 +128,7 @@ def _by_looks(kill: OomKill, log: KernelLog, death: Death) -> Match | None:
     elif kill.victim_group and death.groups and death.groups[0] == kill.victim_group != "/":
         why.append(Cite(log.source, place, f"it was in {kill.victim_group}, as this process"))
         strong = True
-    if _user_fits(kill, death) is False:
+    if _user_fits(kill, death) is False or _limit_fits(kill, death) is False:
         return None
     timing = _timing(kill.line.moment, death, place, log.source)
     if timing is not None:
@@ -227,6 +238,37 @@ def _timing(moment: Moment, death: Death, place: str, source: str) -> tuple[Cite
     return Cite(source, place, f"{max(after_alive[0], 0.0):.2f} s after the last sign of life"), True
 
 
+def _another_day(moment: Moment, death: Death, place: str, source: str) -> Cite | None:
+    """The launcher's date, whose zone nobody names, lies further from the kernel's than any zone explains."""
+    apart = seconds_after(moment, death.wall)
+    if apart is None:
+        return None
+    # A syslog's lines have no year of their own: a whole one between the two is no contradiction.
+    years = min(abs(abs(apart[0]) - days * 86400) for days in (0, 365, 366))
+    if years <= apart[1] + KILL_TO_END:
+        return None
+    return Cite(source, place, f"{abs(apart[0]) / 86400:.1f} days from the end that the launcher reports")
+
+
+def _another_quarter(moment: Moment, death: Death, place: str, source: str) -> list[Cite]:
+    """Zones differ by whole quarters of an hour: what remains must be the time from the kill to its report."""
+    apart = seconds_after(moment, death.wall)
+    if apart is None:
+        return []
+    # `dmesg -T` converts by a clock that drifts from the wall's by up to minutes in months.
+    rest = (apart[0] + KILL_TO_END) % SMALLEST_OFFSET - KILL_TO_END
+    if rest <= 2 * KILL_TO_END:
+        return []
+    return [Cite(source, place, f"{rest / 60:.0f} min (or more, by the time zone) before the launcher reports the end")]
+
+
+def _earlier_boot(line: LogLine, death: Death, place: str, source: str) -> list[Cite]:
+    boot = line.moment.boot_id
+    if death.boot_id is not None or boot is None or not boot.startswith(EARLIER_BOOT) or death.wall is not None:
+        return []
+    return [Cite(source, place, "the machine was started again later in this log: the process may be of another boot")]
+
+
 def _sizes(kill: OomKill, death: Death) -> Sequence[tuple[bool, str]]:
     """Do the kernel's sizes continue what the recorder saw? Nothing when there is no recorder."""
     ring = death.ring
@@ -265,6 +307,18 @@ def _user_fits(kill: OomKill, death: Death) -> bool | None:
         return None
     mapped = death.ring is not None and any(line.split()[:2] != ["0", "0"] for line in death.ring.process.uid_map)
     return None if mapped else kill.uid == death.uid
+
+
+def _limit_fits(kill: OomKill, death: Death) -> bool | None:
+    """A victim of its own group's limit had that limit when it was last seen. In a cgroup namespace of its own a
+    process calls its group "/", so that the limit is what tells a neighbour's kill. None: not known."""
+    if kill.scope != "memcg" or kill.limit is None or kill.limit_group is None or kill.limit_group != kill.victim_group:
+        return None
+    slow = death.ring.slow if death.ring is not None else []
+    groups = next((one.reading.groups for one in reversed(slow) if one.reading and one.reading.groups), [])
+    if not groups or not death.groups or groups[0].path != death.groups[0]:
+        return None
+    return groups[0].limit == kill.limit
 
 
 def _same_container(one: str, other: str) -> bool:

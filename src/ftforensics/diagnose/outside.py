@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ftforensics.diagnose.clocks import Clocks, seconds_between
+import msgspec
+
+from ftforensics.diagnose.clocks import Clocks, seconds_after, seconds_between
 from ftforensics.diagnose.matching import KILL_TO_END, SLACK, name_fits
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, Match, NoticeMatch, SentMatch, SignalMatch, Tie
@@ -74,6 +76,8 @@ def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Deat
         match = _notice(notice, death)
         if match is None:
             continue
+        if match.tie is Tie.STRONG and notice.kind == "oom":
+            match = msgspec.structs.replace(match, against=[*match.against, *_other_units(notice, notices)])
         killed = [other for other in deaths if other.signal == 9]
         alone = len(killed) <= (notice.count or 1)
         found.append(NoticeMatch(notice, match, alone))
@@ -88,7 +92,9 @@ def _notice(notice: Notice, death: Death) -> Match | None:
     if named and notice.host and death.host and notice.host.partition(".")[0] != death.host.partition(".")[0]:
         return None
     against: list[Cite] = []
-    apart = seconds_between(notice.moment, death.when)
+    apart = seconds_between(notice.moment, death.when) or seconds_after(notice.moment, death.wall)
+    if notice.kind == "oom" and apart is not None and apart[0] > KILL_TO_END + apart[1]:
+        return None  # of an earlier process: this one still lived then
     if notice.kind == "killed" and apart is not None and not -SLACK - apart[1] <= apart[0] <= KILL_TO_END + apart[1]:
         return None
     if notice.pid is not None:
@@ -122,6 +128,25 @@ def _notice(notice: Notice, death: Death) -> Match | None:
     # The person handed it over with this death, and nothing says whose it is.
     why = [Cite(notice.authority, notice.cite.locator, "given together with this process's traces")]
     return Match(Tie.STRONG, why, against)
+
+
+def _other_units(notice: Notice, notices: Sequence[Notice]) -> list[Cite]:
+    """Units of the same kind that failed without it: nothing says in which of them this process was."""
+    return [
+        Cite(other.authority, other.cite.locator, f"{other.unit} failed as well, without an OOM kill")
+        for other in notices
+        if other.kind == "state"
+        and other.authority == notice.authority
+        and other.unit not in (None, notice.unit)
+        and (other.exit_code or other.signal)
+        and _is_rival(other)
+    ][:3]
+
+
+def _is_rival(notice: Notice) -> bool:
+    """Slurm's job and its batch and extern steps fail along with the step that runs the ranks."""
+    _, dot, step = (notice.unit or "").rpartition(".")
+    return notice.authority != "slurm" or bool(dot and step.isdecimal())
 
 
 def _sender(

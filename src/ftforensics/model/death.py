@@ -157,6 +157,7 @@ class Death(msgspec.Struct, frozen=True):
     watched: bool = False  # a parent (`run`) saw the wait status
     when: Moment = Moment()
     earliest: Moment = Moment()
+    wall: float | None = None  # date and time without a zone that a launcher gives the end, read as if in UTC
     usage: Usage | None = None
     ppid: int | None = None
     worker: bool = False  # a launcher says that it was a data worker

@@ -115,6 +115,21 @@ def moment_of(stamp: str) -> Moment:
     return Moment(realtime=seconds + float("0." + (found[7] or ".0")[1:]), accuracy=1.0)
 
 
+_LOCAL = re.compile(r"\s*(?:\[|time ?: ?)?(\d{4})-(\d\d)-(\d\d)[ _T](\d\d):(\d\d):(\d\d)", re.ASCII)
+
+
+def local_time(text: str) -> float | None:
+    """The date and time that a launcher's line begins with, as seconds since the epoch as if its clock were in UTC: it
+    names no zone. "[2026-11-29 14:29:53,739] ...", "time: 2026-11-29_14:28:54 ..."."""
+    found = _LOCAL.match(text)
+    if found is None:
+        return None
+    try:
+        return datetime(*(int(part) for part in found.groups()), tzinfo=timezone.utc).timestamp()  # type: ignore[arg-type, misc]
+    except (ValueError, OverflowError):
+        return None
+
+
 def _labelled(text: str) -> tuple[str, int | None, str]:
     at, rank = 0, None
     for _ in range(4):  # a label within a label: srun -l around torchrun --tee around torch's own
