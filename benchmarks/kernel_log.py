@@ -5,7 +5,8 @@
 The log is made up: a busy node's ordinary messages with the kernel's own prefix or syslog's, and at most 1 % lines of
 interest (whole OOM reports count with all their lines, faults, Xids). Every event that was put in must come out. CPU
 time is user plus system, of grep as a child, of ours in this process without Python's start; the smaller of the rounds.
-The exit status says whether ours took at most ten times grep's. grep runs in the caller's locale; LC_ALL=C is printed
+The exit status says whether ours took at most ten times grep's, on the two logs that are like a real one; the third, in
+which no two lines are alike, shows the worst that can happen. grep runs in the caller's locale; LC_ALL=C is printed
 for comparison.
 """
 
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ftforensics.model.kernel import Fault, OomKill, Xid
@@ -49,7 +50,7 @@ def main() -> int:
     pattern = "|".join(escaped(word.decode()) for word in ANCHORS)
     with tempfile.TemporaryDirectory() as folder:
         worst = 0.0
-        for name, form in (("dmesg", dmesg), ("syslog", syslog)):
+        for name, form in (("dmesg", dmesg), ("syslog", syslog), ("unlike", unlike)):
             path = Path(folder) / name
             planted, lines, interesting = build(path, given.megabytes << 20, form)
             grep = min(grep_cpu(pattern, path, os.environ) for _ in range(given.rounds))
@@ -58,7 +59,8 @@ def main() -> int:
             if found != planted:
                 sys.exit(f"{name}: put in {planted}, found {found}")
             ratio = ours / grep
-            worst = max(worst, ratio)
+            if form is not unlike:
+                worst = max(worst, ratio)
             print(
                 f"{name:6} {path.stat().st_size / 1e6:.0f} MB, {lines} lines, {interesting / lines:.2%} of interest, "
                 f"{sum(planted)} events: ours {ours:.2f} s CPU, grep {grep:.2f} s (LC_ALL=C {plain:.2f} s), "
@@ -82,10 +84,15 @@ def syslog(at: float) -> str:
     return f"{time.strftime('%b %e %H:%M:%S', time.gmtime(1.7e9 + at))} node17 kernel: [{at:12.6f}] "
 
 
-def build(path: Path, size: int, form: object) -> tuple[tuple[int, int, int], int, int]:
+def unlike(at: float) -> str:
+    """No two lines are alike, as no log is: the parser's memory of lines that it has seen is of no use."""
+    word = "".join(chr(103 + int(at * 1000) // 19**n % 19) for n in range(6))
+    return f"[{at:12.6f}] {word}: "
+
+
+def build(path: Path, size: int, form: Callable[[float], str]) -> tuple[tuple[int, int, int], int, int]:
     """Kills, faults and Xids that were put in; lines; lines of interest."""
     chance = random.Random(7)
-    prefix = form if callable(form) else dmesg
     kills = faults = xids = lines = interesting = 0
     at = 100.0
     written = 0
@@ -125,7 +132,9 @@ def build(path: Path, size: int, form: object) -> tuple[tuple[int, int, int], in
             block = []
             for text in texts:
                 at += 0.001
-                block.append(f"{prefix(at)}{text}\n")
+                # the words of an event must stand where the kernel puts them
+                prefix = dmesg(at) if form is unlike and text in batch else form(at)
+                block.append(f"{prefix}{text}\n")
             written += file.write("".join(block))
     return (kills, faults, xids), lines, interesting
 

@@ -164,7 +164,7 @@ class _Reader:
         sample = _COLOUR.sub(b"", begin)
         start = sample.lstrip()
         blocks = _whole_lines(head, chunks)
-        if start.startswith(OVERRUN.encode()):
+        while start.startswith(OVERRUN.encode()):
             start = start.partition(b"\n")[2]
         if prefix.is_record(start):
             for number, raw in self._lines(blocks):

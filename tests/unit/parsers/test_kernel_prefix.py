@@ -249,6 +249,9 @@ def test_a_reader_that_was_overrun_says_so() -> None:
     assert isinstance(lost, Lost) and lost.kind == "overrun"
     assert not log.gap_free
     assert looks_like_kernel_log(data)
+    marks = (OVERRUN.encode() + b"\n") * 2
+    again = read_kernel_log(marks + records(["a", "b"]))
+    assert ([type(event) for event in again.events], again.gap_free, again.lines) == ([Lost, Lost], False, 2)
 
 
 def test_only_record_numbers_prove_that_nothing_is_missing() -> None:
