@@ -29,6 +29,7 @@ class Started(msgspec.Struct, frozen=True, tag="started", tag_field="type"):
     cgroup: list[str] = []
     container: str | None = None
     pid_namespace: int | None = None
+    cgroup_namespace: int | None = None
     nspid: list[int] = []
     environment: list[str] = []  # launcher and scheduler ids, NAME=value
     kernel: str | None = None

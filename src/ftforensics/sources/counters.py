@@ -158,7 +158,10 @@ def _chain(host: Host, group: MemoryGroup, place: _Place) -> tuple[list[GroupRea
         below = below.rpartition("/")[0]
     if gone and not group.removed:
         gaps.append(Gap(SOURCE, f"{gone} is gone; its counters ended with it", _RECORDER))
-    if not readings and not gaps:
+    if not readings and not gaps and group.version == 2 and group.path == "/":
+        why = "the process was in the root group, which has no counters of its own"
+        gaps.append(Gap(SOURCE, why, "start the job in a group: systemd-run --scope COMMAND"))
+    elif not readings and not gaps:
         why = f"no group of {group.path} counts memory: the controller is not enabled"
         gaps.append(Gap(SOURCE, why, f"echo +memory > {place.top}/cgroup.subtree_control"))
     return readings, gaps

@@ -25,20 +25,21 @@ _SMALL = 4096
 class Identity(msgspec.Struct, frozen=True):
     """boot_id: of the running kernel, which containers of one machine share; host: the host name in our namespace;
     container: 64 hex digits, None when no sign of one is seen (Apptainer and plain namespaces leave none);
-    pid_namespace: inode number of /proc/self/ns/pid; in_initial_pid_namespace: our pids are the kernel log's, None when
-    unknown; machine: "x86_64"; pod: we run in a Kubernetes pod."""
+    pid_namespace, cgroup_namespace: inode numbers of /proc/self/ns/*; in_initial_pid_namespace: our pids are the kernel
+    log's, None when unknown; machine: "x86_64"; pod: we run in a Kubernetes pod."""
 
     boot_id: str | None = None
     host: str | None = None
     container: str | None = None
     pid_namespace: int | None = None
+    cgroup_namespace: int | None = None
     in_initial_pid_namespace: bool | None = None
     machine: str | None = None
     pod: bool = False
 
 
 def read_identity(host: Host) -> Identity:
-    namespace = _pid_namespace(host)
+    namespace = _namespace(host, "pid")
     groups = _text(host, "/proc/self/cgroup", 64 << 10) or ""
     mounts = _text(host, "/proc/self/mountinfo", 1 << 20) or ""
     return Identity(
@@ -46,6 +47,7 @@ def read_identity(host: Host) -> Identity:
         host=_line(host, HOSTNAME),
         container=next(filter(None, map(container_id, groups.splitlines())), None) or container_of_mounts(mounts),
         pid_namespace=namespace,
+        cgroup_namespace=_namespace(host, "cgroup"),
         in_initial_pid_namespace=None if namespace is None else namespace == INITIAL_PID_NAMESPACE,
         machine=os.uname().machine if host.live else None,
         # Kubernetes mounts the service account there, unless the pod forbids it.
@@ -95,12 +97,23 @@ def _same_container(one: str, other: str) -> bool:
     return length >= 12 and one[:length] == other[:length]
 
 
-def _pid_namespace(host: Host) -> int | None:
+def same_groups(identity: Identity, cgroup_namespace: int | None) -> Gap | None:
+    """None when a group's path means the same here as to the process, as far as is known."""
+    if None in (identity.cgroup_namespace, cgroup_namespace) or identity.cgroup_namespace == cgroup_namespace:
+        return None
+    return Gap(
+        "cgroup",
+        "it ran in a cgroup namespace of its own, where paths name other groups than here",
+        "run ftforensics analyze in its container while that lives, or start the job by ftforensics run",
+    )
+
+
+def _namespace(host: Host, kind: str) -> int | None:
     # /proc/self of a copied root is whoever copied it; the inode of a copy says nothing.
     if not host.live:
         return None
     try:
-        return host.stat("/proc/self/ns/pid").st_ino
+        return host.stat(f"/proc/self/ns/{kind}").st_ino
     except Refusal:
         return None
 

@@ -94,8 +94,9 @@ def _shortfall(log: KernelLog, wanted: _Wanted) -> Gap | None:
     if begin is None:
         return Gap(SOURCE, f"{place} does not say when it begins", _elsewhere(wanted))
     needed = wanted.since
-    if needed is None:
-        needed = _boot_time(wanted.now) + _BOOT_SLACK if wanted.this_boot and wanted.now.monotonic is not None else None
+    if wanted.this_boot and wanted.now.monotonic is not None:
+        # No log of a boot begins before it.
+        needed = max(needed or 0.0, _boot_time(wanted.now) + _BOOT_SLACK)
     if needed is None:
         return None if log.source == "journal" else Gap(SOURCE, f"{place} may begin after the boot that is asked for")
     if begin[0] + begin[1] > needed:

@@ -18,7 +18,7 @@ from ftforensics.model.notice import Notice
 from ftforensics.model.reading import Reading
 from ftforensics.sources.containers import read_container
 from ftforensics.sources.counters import read_counters
-from ftforensics.sources.identity_here import Identity, read_identity, same_boot, same_machine
+from ftforensics.sources.identity_here import Identity, read_identity, same_boot, same_groups, same_machine
 from ftforensics.sources.journal import read_journal
 from ftforensics.sources.kernel_log import read_kernel_logs
 from ftforensics.sources.slurm import read_slurm_accounting
@@ -34,6 +34,7 @@ class _Subject(msgspec.Struct, frozen=True):
     host: str | None
     container: str | None
     cgroup: list[str]
+    cgroup_namespace: int | None
     last: float | None
     environment: list[str]
 
@@ -100,16 +101,15 @@ def _subjects(case: Case) -> Iterator[_Subject]:
         process = one.ring.process
         if one.alive or one.ring.end.how is not None or (process.pid, process.start_ticks) in recorded:
             continue
-        last = _wall(one)
-        yield _Subject(process.boot_id, process.host, process.container, process.cgroup, last, [])
+        namespace, last = process.cgroup_namespace, _wall(one)
+        yield _Subject(process.boot_id, process.host, process.container, process.cgroup, namespace, last, [])
     for run in case.runs:
         started = run.started
         if started is None or not any(died.signal is not None or died.code for died in run.died):
             continue
         last = run.ended.clocks.realtime if run.ended is not None else started.clocks.realtime
-        yield _Subject(
-            started.boot_id, started.host, started.container, started.cgroup, last, list(started.environment)
-        )
+        namespace, environment = started.cgroup_namespace, list(started.environment)
+        yield _Subject(started.boot_id, started.host, started.container, started.cgroup, namespace, last, environment)
 
 
 def _wall(one: CaseRing) -> float | None:
@@ -132,6 +132,7 @@ def _readings(here: Sequence[_Subject], identity: Identity, host: Host, gaps: li
             continue
         asked.append(one.cgroup)
         elsewhere = same_machine(identity, one.boot_id, one.host, one.container)
+        elsewhere = elsewhere or same_groups(identity, one.cgroup_namespace)
         # The machine's own counters are shared by all containers; a group's path means something in its own only.
         lines = one.cgroup if elsewhere is None else []
         moment = msgspec.structs.replace(host.moment(), boot_id=identity.boot_id)

@@ -110,8 +110,8 @@ def open_tracing(on_gap: OnGap, places: Sequence[str] = PLACES) -> Senders | Non
         if place is None:
             try:
                 mount = private_mount()
-            except OSError:
-                on_gap(*_not_mounted(places))
+            except OSError as error:
+                on_gap(*_not_mounted(places, error))
                 return None
             place = f"/proc/self/fd/{mount}"
         remove_left_over(place)
@@ -182,7 +182,9 @@ def _write(path: str, text: str) -> None:
         os.close(fd)
 
 
-def _not_mounted(places: Sequence[str]) -> tuple[str, str]:
+def _not_mounted(places: Sequence[str], error: OSError) -> tuple[str, str | None]:
+    if error.errno == errno.ENODEV:
+        return f"this kernel has no tracefs: {WHAT}", None
     # The mount point of an unmounted tracefs is an empty directory; one that only root may enter looks the same.
     if os.geteuid() != 0:
         return f"only root may trace signals: {WHAT}", AS_ROOT

@@ -535,6 +535,7 @@ class _Watch:
             "cgroup": self._cgroup,
             "container": _container(self._cgroup),
             "pid_namespace": _namespace("pid"),
+            "cgroup_namespace": _namespace("cgroup"),
             "nspid": _nspid(),
             "environment": [f"{name}={value}" for name, value in environment.recorded_variables(os.environ)],
             "kernel": system.release,

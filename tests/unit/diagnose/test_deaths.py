@@ -10,11 +10,13 @@ import pytest
 from ftforensics.diagnose import diagnose
 from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.diagnose.roles import is_consequence
+from ftforensics.model.basics import Address
 from ftforensics.model.case import Case, CaseRing
 from ftforensics.model.crash import Sender
 from ftforensics.model.death import Death
-from ftforensics.model.kernel import KernelLog, LogLine, OomKill
+from ftforensics.model.kernel import Fault, KernelLog, LogLine, OomKill
 from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, ProcessStarted, SignalledBy, TextLine
+from ftforensics.model.mechanism import Mechanism
 from ftforensics.model.moment import Moment
 from ftforensics.model.reading import GroupReading, Reading
 from ftforensics.model.ring import ClockPair, FastSample, Ring, RingEnd, RingProcess, RingSignal, SlowSample
@@ -196,6 +198,15 @@ def test_one_record_read_from_two_places_is_one() -> None:
     other = KernelLog("file", "kern.log", boot_id=BOOT, events=[killed(10)])
     (death,) = build_deaths(of(ring(), kernel_logs=[kmsg(killed(10)), other]), [])
     assert len(death.oom) == 1
+
+
+def test_one_fault_read_from_two_places_is_one_and_gives_the_mechanism() -> None:
+    """`run` follows the kernel's log, and afterwards it is read again."""
+    line = LogLine("python[10]: segfault at 28", 1, facility=0, moment=Moment(monotonic=100.5, boot_id=BOOT))
+    fault = Fault(line, 10, "python", "segfault", address=Address(0x28), ip=Address(0x400), error=Address(4))
+    logs = [msgspec.structs.replace(kmsg(), source=source, events=[fault]) for source in ("run", "kmsg")]
+    (death,) = build_deaths(of(runs=[run(died(signal=11))], kernel_logs=logs), [])
+    assert len(death.faults) == 1 and death.reading.mechanism is Mechanism.NULL_READ
 
 
 def test_one_record_that_fits_two_alike_ranks_is_neithers() -> None:

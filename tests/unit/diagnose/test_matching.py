@@ -11,6 +11,7 @@ from ftforensics.diagnose.matching import match_fault, match_oom, name_fits, own
 from ftforensics.model.death import Death, Tie
 from ftforensics.model.kernel import Fault, KernelLog, LogLine, OomKill
 from ftforensics.model.moment import Moment
+from ftforensics.model.reading import GroupReading, Reading
 from ftforensics.model.ring import FastSample, Ring, RingProcess, SlowSample
 
 BOOT, OTHER_BOOT = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000"
@@ -163,6 +164,22 @@ def test_in_a_namespace_the_same_number_means_nothing() -> None:
 )
 def test_in_a_namespace_one_thing_that_does_not_fit_is_somebody_else(changes: dict[str, Any]) -> None:
     assert match_oom(kill(pid=13030, **changes), kernel(), contained()) is None
+
+
+def test_in_a_cgroup_namespace_the_limit_tells_a_neighbours_kill() -> None:
+    """Every group calls itself "/" there."""
+
+    def limited(limit: int | None) -> Death:
+        reading = Reading(at(99.0), "ring", groups=[GroupReading("/", 2, limit=limit)])
+        held = ring()
+        return contained(groups=["/"], ring=msgspec.structs.replace(held, slow=[SlowSample(99.0, reading, 5 * GIB)]))
+
+    own = kill(pid=13030, victim_group="/theirs", limit_group="/theirs", limit=3 * GIB)
+    assert match_oom(own, kernel(), limited(3 * GIB)) is not None
+    assert match_oom(own, kernel(), limited(4 * GIB)) is None
+    assert match_oom(own, kernel(), limited(None)) is None
+    above = kill(pid=13030, victim_group="/slice/ours", limit_group="/slice", limit=9 * GIB)
+    assert match_oom(above, kernel(), limited(4 * GIB)) is not None  # a limit that cannot be seen from there
 
 
 def test_the_container_decides_between_two_that_look_alike() -> None:

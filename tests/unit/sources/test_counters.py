@@ -189,6 +189,7 @@ def test_no_groups_no_mount_no_controller(files: Files, machine: Host) -> None:
     files.write("/proc/self/mountinfo", V2_MOUNT)
     files.folder("/sys/fs/cgroup/job")
     assert "not enabled" in cgroup_gaps(machine, "0::/job")[1][0]
+    assert "the root group, which has no counters" in cgroup_gaps(machine, "0::/")[1][0]
 
 
 def test_hostile_lines_and_files(files: Files, machine: Host) -> None:

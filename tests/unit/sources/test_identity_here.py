@@ -19,6 +19,7 @@ from ftforensics.sources.identity_here import (
     Identity,
     read_identity,
     same_boot,
+    same_groups,
     same_machine,
 )
 
@@ -109,6 +110,14 @@ def test_the_same_machine() -> None:
     assert same_machine(CONTAINED, BOOT, ID[:12], ID) is None
     assert same_machine(CONTAINED, BOOT, None, ID[:12]) is None
     assert same_machine(CONTAINED, BOOT, "renamed", ID) is None
+
+
+def test_paths_of_groups_mean_the_same_in_one_cgroup_namespace_only() -> None:
+    here = Identity(boot_id=BOOT, cgroup_namespace=4026531835)
+    assert same_groups(here, 4026531835) is None
+    assert same_groups(here, None) is None and same_groups(Identity(), 4026531835) is None
+    gap = same_groups(here, 4026532201)
+    assert gap is not None and gap.source == "cgroup" and "namespace" in gap.why
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,12 @@ def test_the_ring_is_enough_when_it_reaches_back(files: Files, commands: Command
     assert commands.asked == []
 
 
+def test_nothing_is_missing_before_the_boot(files: Files, commands: Commands) -> None:
+    """A job that was started seconds after the boot: ten seconds before it there was no log."""
+    logs, gaps = read_kernel_logs(Live(files, commands, WHOLE), boot_id=BOOT, since=BOOTED - 9)
+    assert len(logs) == 1 and gaps == [] and commands.asked == []
+
+
 def test_without_a_boot_the_running_one_is_meant(files: Files, commands: Commands) -> None:
     logs, _ = read_kernel_logs(Live(files, commands, WHOLE), boot_id=None, since=None)
     assert logs[0].boot_id == BOOT
