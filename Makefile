@@ -15,7 +15,7 @@ C_TESTS   := $(wildcard tests/csrc/*.c tests/ground/*.c $(foreach tests,crash re
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build demo demo-kill demo-torch test lint types contracts matrix stress bench bench-death ring-age docs readme wheel format clean
+.PHONY: help venv build demo demo-kill demo-torch test lint types contracts matrix stress bench bench-death ring-age fuzz docs readme wheel format clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,10 @@ bench-death: venv build  ## How much longer a death takes, beside faulthandler
 
 ring-age: venv build  ## How old is the last sample after 100 kill -9 and 100 OOM kills (as root)
 	PYTHONPATH=src:tests $(PY) benchmarks/ring_age.py
+
+fuzz: venv build  ## Five minutes of any bytes as a kernel log
+	@$(PIP) install --group fuzz
+	PYTHONPATH=src:tests $(PY) tests/fuzz/kernel_log_fuzz.py -max_total_time=300 -max_len=8192
 
 docs: venv build  ## Generated pages: causes and the JSON Schemas
 	$(PY) -m ftforensics.causes
