@@ -115,6 +115,8 @@ def test_a_reader_that_has_stopped_holds_nobody_for_ever(tmp_path: Path, start) 
     job = start("sh", "-c", "head -c 200000 /dev/zero; exit 3", options=["--quiet"], stdout=subprocess.PIPE)
     evidence = tmp_path / "folder" / "evidence.jsonl"
     wait_for(lambda: evidence.exists() and b'"why": "end"' in evidence.read_bytes())
+    with pytest.raises(subprocess.TimeoutExpired):
+        job.wait(1.5)  # its end, and our report, come after its last byte
     job.send_signal(signal.SIGTERM)
     assert job.wait(30) == 3
     assert len(job.stdout.read()) == 200000

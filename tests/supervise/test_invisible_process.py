@@ -30,22 +30,9 @@ print(json.dumps(state))
 def state(tmp_path: Path, under: list[str], preparation: str) -> dict[str, object]:
     """What a process finds after `preparation` in a parent."""
     script = f"import os, signal, sys\n{preparation}\nos.execvp(sys.argv[1], sys.argv[1:])"
+    # No shell between: dash resets SIGCHLD.
     made = subprocess.run(
-        [
-            sys.executable,
-            "-S",
-            "-c",
-            script,
-            *under,
-            "/bin/sh",
-            "-c",
-            'exec "$@"',
-            "-",
-            sys.executable,
-            "-SI",
-            "-c",
-            STATE,
-        ],
+        [sys.executable, "-S", "-c", script, *under, sys.executable, "-SI", "-c", STATE],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
