@@ -21,6 +21,7 @@ from ftforensics.diagnose.matching import (
     match_fault,
     match_line,
     match_oom,
+    name_fits,
     own_group,
     same_machine,
 )
@@ -46,11 +47,12 @@ from ftforensics.model.ring import Ring
 from ftforensics.model.run import Died, RunEvidence, Usage
 from ftforensics.model.signals import signal_number
 from ftforensics.parsers.cgroup_path import ancestry, container_id, memory_path
-from ftforensics.parsers.launcher_line import local_time
+from ftforensics.parsers.launcher_line import local_time, writer_pid
 
 SIGKILL = 9
 TOGETHER = 1.0  # seconds within which deaths count as one event
 MOST_OTHERS = 20
+MOST_BETWEEN = 16  # pids that others may take while a launcher starts one more rank
 _TRACE = "as root, without --no-trace: ftforensics run -- COMMAND"
 
 
@@ -81,6 +83,7 @@ class _Draft:
     when: Moment = field(default_factory=Moment)
     earliest: Moment = field(default_factory=Moment)
     wall: float | None = None
+    between: tuple[int, int] | None = None  # pids of its launcher and of the last sibling, where its own is not named
     usage: Usage | None = None
     crash: Crash | None = None
     ring: Ring | None = None
@@ -300,17 +303,34 @@ def _is_pid(draft: _Draft, pid: int) -> bool:
 def _add_launcher(drafts: list[_Draft], log: LauncherLog) -> None:
     path = log.path or "launcher log"
     started = [event for event in log.events if isinstance(event, ProcessStarted)]
-    for event in log.events:
-        if isinstance(event, ProcessDied):
-            _add_died_line(drafts, event, path, started)
+    died = [event for event in log.events if isinstance(event, ProcessDied)]
+    # What names nobody may be about a process that another line names, wherever that stands.
+    for end in sorted(died, key=_is_nameless):
+        _add_died_line(drafts, end, path, started)
     for event in log.events:
         if isinstance(event, SignalledBy):
             _add_signalled(drafts, event, path, started)
+    _place_between(drafts, died, [event for event in log.events if isinstance(event, SignalledBy)])
     for event in log.events:
         if isinstance(event, ExceptionSeen):
             _give_exception(drafts, event)
         elif isinstance(event, NativeText):
             _give_text(drafts, event)
+
+
+def _place_between(drafts: Sequence[_Draft], died: Sequence[ProcessDied], signalled: Sequence[SignalledBy]) -> None:
+    """mp.spawn says not which pid its dead child had; the child was started after it and along with the siblings."""
+    siblings = [event for event in signalled if event.launcher == "mp.spawn"]
+    starters = {pid for event in siblings if (pid := writer_pid(event.line.text)) is not None}
+    unnamed = [draft for draft in drafts if draft.pid is None and draft.local_rank is not None]
+    if len(starters) == 1 and len(unnamed) == 1 and any(event.launcher == "mp.spawn" for event in died):
+        unnamed[0].between = (min(starters), max(event.pid for event in siblings))
+        unnamed[0].names("python")
+
+
+def _is_nameless(event: ProcessDied) -> bool:
+    """mp.spawn names its children by their index alone."""
+    return event.pid is None and event.rank is None and event.local_rank is None
 
 
 def _add_died_line(drafts: list[_Draft], event: ProcessDied, path: str, started: Sequence[ProcessStarted]) -> None:
@@ -319,10 +339,15 @@ def _add_died_line(drafts: list[_Draft], event: ProcessDied, path: str, started:
         draft = next((one for one in drafts if _is_pid(one, event.pid)), None)
     elif event.rank is not None:
         draft = next((one for one in drafts if one.rank == event.rank and not one.worker), None)
+    elif event.local_rank is not None:
+        fitting = (one for one in drafts if one.local_rank == event.local_rank and not one.worker)
+        draft = next(
+            (one for one in fitting if (one.signal, one.code) in ((None, None), (event.signal, event.code))), None
+        )
     elif event.signal is not None and any(one.signal == event.signal for one in drafts):
         return  # nobody is named, and something is known to have ended so: the same death, said once more
     if draft is None:
-        if event.pid is None and event.rank is None and event.signal is None:
+        if event.signal is None and _is_nameless(event) and (event.code in (None, 0) or drafts):
             return
         draft = _Draft(pid=event.pid)
         drafts.append(draft)
@@ -536,7 +561,7 @@ def _with_kernel(death: Death, draft: _Draft, logs: Sequence[KernelLog]) -> Deat
                 if match is not None:
                     kernel.append(KernelMatch(event, match, cite))
     oom = _without_doubles(oom)
-    if not oom and (alone := _unnamed(death, logs)) is not None:
+    if not oom and (alone := _unnamed(death, draft, logs)) is not None:
         oom.append(alone)
         others = [event for event in others if event is not alone.kill]
     faults = _each_fault_once(faults)
@@ -549,8 +574,10 @@ def _with_kernel(death: Death, draft: _Draft, logs: Sequence[KernelLog]) -> Deat
         ending.append(oom[0].cite)
     if when.monotonic is None and when.realtime is None and oom and oom[0].match.sure:
         when = _on_the_wall(oom[0].kill.line.moment, death)
+    likely = oom[0].kill.pid if death.pid is None and oom and oom[0].match.tie is Tie.STRONG else None
     return msgspec.structs.replace(
         death,
+        pid=death.pid if likely is None else likely,
         oom=oom,
         others_oom=others,
         faults=faults,
@@ -563,21 +590,39 @@ def _with_kernel(death: Death, draft: _Draft, logs: Sequence[KernelLog]) -> Deat
     )
 
 
-def _unnamed(death: Death, logs: Sequence[KernelLog]) -> OomMatch | None:
-    """The only OOM kill of the logs, for a process that the job's log gives no number of its own: "Killed" alone, or a
-    wrapper's exit status that stands for its child's end. It may be this one; more is not known."""
+def _unnamed(death: Death, draft: _Draft, logs: Sequence[KernelLog]) -> OomMatch | None:
+    """The only OOM kill among its siblings' numbers, or of the logs, for a process to which the job's log gives no
+    number of its own: "Killed" alone, or a wrapper's exit status that stands for its child's end."""
     wrapped = death.signal is None and signal_of(death) == SIGKILL
     if not (wrapped or (death.pid is None and death.signal == SIGKILL)) or death.initial_namespace is not None:
         return None
-    kills = [(event, log) for log in logs for event in log.events if isinstance(event, OomKill)]
-    if len({(event.pid, event.comm, event.anon_rss) for event, _ in kills}) != 1:
+    kills = [
+        (event, log)
+        for log in logs
+        for event in log.events
+        if isinstance(event, OomKill) and not event.line.forgeable and same_machine(log, death)
+    ]
+    near = [(kill, log) for kill, log in kills if _is_sibling(kill, death, draft)]
+    kills = near or kills
+    if len({(kill.pid, kill.comm, kill.anon_rss) for kill, _ in kills}) != 1:
         return None
     kill, log = kills[0]
-    cite = Cite(log.source, locator(log, kill.line), kill.line.text[:300])
-    if kill.line.forgeable or not same_machine(log, death):
-        return None
-    against = [Cite(log.source, locator(log, kill.line), "nothing but the signal ties this line to the job")]
-    return OomMatch(kill, Match(Tie.WEAK, [], against), cite, _block(kill, log), own_group(kill, death, None))
+    place = locator(log, kill.line)
+    if near:
+        text = f"pid {kill.pid} is one that its launcher, pid {(draft.between or (0, 0))[0]}, may have given it"
+        match = Match(Tie.STRONG, [Cite(log.source, place, text)])
+    else:
+        match = Match(Tie.WEAK, [], [Cite(log.source, place, "nothing but the signal ties this line to the job")])
+    cite = Cite(log.source, place, kill.line.text[:300])
+    return OomMatch(kill, match, cite, _block(kill, log), own_group(kill, death, None))
+
+
+def _is_sibling(kill: OomKill, death: Death, draft: _Draft) -> bool:
+    """Its number comes soon after its launcher's and about the siblings', and its name fits."""
+    if draft.between is None or not name_fits(kill.comm, death):
+        return False
+    launcher, sibling = draft.between
+    return launcher < kill.pid <= sibling + MOST_BETWEEN and kill.pid != sibling and sibling - launcher <= 1000
 
 
 def _on_the_wall(moment: Moment, death: Death) -> Moment:

@@ -60,29 +60,40 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     root = judged[0]
     weighed = root.weighed
     named = [one.death for one in judged if one.death.from_kernel]
-    if len(named) > 1:
+    unclaimed = len(named) > 1 or (bool(named) and any(log.lines for log in case.launcher_logs))
+    if unclaimed:
         # Others' kills stand in a kernel log as well: nothing says which process is the job's.
-        weighed = Weighed(_whose(named), [one for one in (weighed.best, *weighed.hypotheses) if one is not None], None)
+        weighed = Weighed(_whose(named, bool(case.launcher_logs)), _only_possible(weighed), None)
     remedies = list(weighed.best.remedies) if weighed.best else _settling(weighed.hypotheses)
-    if len(named) > 1:
+    if unclaimed:
         remedies = [Remedy("Say which process is the job's", "ftforensics analyze --pid PID FILE...", settles=True)]
     rings = [one.ring for one in case.rings]
     return Diagnosis(
         verdict=weighed.verdict,
         # The verdict's own evidence comes first: a reader of the report looks for it there.
         hypotheses=[weighed.best, *weighed.hypotheses] if weighed.best else weighed.hypotheses,
-        processes=[_process(one, "root" if one is root else _role(one), rings) for one in judged],
+        processes=[_process(one, "root" if one is root and not unclaimed else _role(one), rings) for one in judged],
         remedies=_distinct(remedies),
         gaps=_gaps(case.gaps, judged),
         timeline=_timeline(judged, case),
     )
 
 
-def _whose(named: Sequence[Death]) -> Verdict:
+def _only_possible(weighed: Weighed) -> list[Finding]:
+    found = [one for one in (weighed.best, *weighed.hypotheses) if one is not None]
+    sure = (Confidence.PROVEN, Confidence.LIKELY)
+    return [
+        msgspec.structs.replace(one, confidence=Confidence.POSSIBLE) if one.confidence in sure else one for one in found
+    ]
+
+
+def _whose(named: Sequence[Death], with_job: bool) -> Verdict:
     pids = ", ".join(f"{death.pid} ({death.comms[0]})" if death.comms else f"{death.pid}" for death in named[-3:])
-    last = "the last ones" if len(named) > 3 else "they are"
-    summary = f"The kernel's log names {len(named)} processes that it killed or that crashed ({last} {pids}); nothing "
-    return Verdict("unknown", None, None, "undecided", f"{summary}says which is the job's.")
+    pids = f"the last ones {pids}" if len(named) > 3 else pids
+    processes = "process" if len(named) == 1 else "processes"
+    summary = f"The kernel's log names {len(named)} {processes} that it killed or that crashed ({pids}); "
+    who = "the job's log names none of them" if with_job else "nothing says which is the job's"
+    return Verdict("unknown", None, None, "undecided", f"{summary}{who}.")
 
 
 def _judge(death: Death, resolve: Resolver) -> _Judged:

@@ -15,7 +15,7 @@ import msgspec
 from ftforensics.diagnose.ring_end import ring_end, ring_name
 from ftforensics.diagnose.rise import Curve, final_rise
 from ftforensics.model.basics import Cite
-from ftforensics.model.death import Death, OomMatch
+from ftforensics.model.death import Death, OomMatch, Tie
 from ftforensics.model.diagnosis import CurvePoint, Holder, MemoryHistory
 from ftforensics.model.kernel import OomKill
 from ftforensics.model.reading import GroupReading, Reading
@@ -119,7 +119,13 @@ def _same_machine(ring: Ring, boot: str | None, host: str | None) -> bool:
 
 
 def _kill(death: Death) -> OomKill | None:
-    return death.oom[0].kill if death.oom else None
+    match = _record(death)
+    return match.kill if match is not None else None
+
+
+def _record(death: Death) -> OomMatch | None:
+    """The kernel's record of this kill; one that merely may be about this process says nothing of its memory."""
+    return next((one for one in death.oom if one.match.tie is not Tie.WEAK and not one.kill.line.forgeable), None)
 
 
 # What the curve is of
@@ -128,7 +134,7 @@ def _kill(death: Death) -> OomKill | None:
 def _subject(recorded: _Recorded) -> _Subject:
     chain = _chain(recorded)
     total = _machine_size(recorded)
-    match = recorded.death.oom[0] if recorded.death.oom else None
+    match = _record(recorded.death)
     if match is not None and match.kill.scope == "memcg":
         return _subject_of_kill(match, chain)
     if (match is not None and match.kill.scope == "host") or _killed_for_machine(recorded.death):
@@ -362,9 +368,9 @@ def _holders(recorded: _Recorded) -> list[Holder]:
 
 
 def _from_table(recorded: _Recorded) -> Iterator[Holder]:
-    if not recorded.death.oom:
+    match = _record(recorded.death)
+    if match is None:
         return
-    match = recorded.death.oom[0]
     ranks = {pid: ring.process.rank for ring in _own_first(recorded) for pid in _host_pids(ring)}
     if recorded.death.rank is not None:
         ranks[match.kill.pid] = recorded.death.rank

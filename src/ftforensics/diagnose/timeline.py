@@ -5,7 +5,7 @@ from __future__ import annotations
 from ftforensics.diagnose.clocks import Clocks
 from ftforensics.model.basics import Cite
 from ftforensics.model.crash import CrashRecord
-from ftforensics.model.death import Death
+from ftforensics.model.death import Death, Tie
 from ftforensics.model.diagnosis import Event
 from ftforensics.model.run import RunEvidence
 from ftforensics.model.signals import signal_name
@@ -90,6 +90,8 @@ def events_of(death: Death) -> list[Event]:
                 cite = Cite("ring", death.ring_path or "", f"{ring.last:.3f} monotonic")
                 events.append(Event(at, "last sample of the recorder", cite))
         for match in death.oom[:1]:
+            if match.match.tie is Tie.WEAK or match.kill.line.forgeable:
+                break
             moment = match.kill.line.moment
             at = moment.realtime
             if at is None and moment.monotonic is not None:

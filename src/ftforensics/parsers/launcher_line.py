@@ -115,6 +115,15 @@ def moment_of(stamp: str) -> Moment:
     return Moment(realtime=seconds + float("0." + (found[7] or ".0")[1:]), accuracy=1.0)
 
 
+_GLOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,6} (\d{1,10}) ", re.ASCII)
+
+
+def writer_pid(text: str) -> int | None:
+    """The pid in torch's own prefix, "W1129 14:05:48.582000 26849 torch/...": of the process that wrote the line."""
+    found = _GLOG.match(text)
+    return int(found[1]) if found else None
+
+
 _LOCAL = re.compile(r"\s*(?:\[|time ?: ?)?(\d{4})-(\d\d)-(\d\d)[ _T](\d\d):(\d\d):(\d\d)", re.ASCII)
 
 
