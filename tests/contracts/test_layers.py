@@ -36,6 +36,7 @@ BREACHES = {
     "unknown-layer": ("planning/__init__.py", "", "A layer imports only what stands below it"),
     "heavy-in-the-job": ("capture/__init__.py", "import msgspec\n", "What runs inside the job"),
     "analyser-in-the-job": ("capture/__init__.py", "from ftforensics import model\n", "What runs inside the job"),
+    "heavy-at-the-job": ("supervise/__init__.py", "import msgspec\n", "What watches a job"),
     "late-torch": ("causes/__init__.py", "def late() -> None:\n    import torch\n", "The product never imports torch"),
     "gpu": ("causes/__init__.py", "import pynvml\n", "NVIDIA's bindings"),
     "drawing": ("diagnose/__init__.py", "import rich\n", "Only report and cli draw"),

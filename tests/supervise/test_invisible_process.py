@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions import JEMALLOC, needs_jemalloc
+from conditions import JEMALLOC, needs_jemalloc, needs_unshare
 from supervised import RUN, environment, wait_for
 
 STATE = """
@@ -200,3 +200,26 @@ def test_no_zombies_and_no_helpers_are_left(job) -> None:
     new = [pid for pid in set(os.listdir("/proc")) - before if pid.isdigit()]
     names = [Path(f"/proc/{pid}/comm").read_text() for pid in new if Path(f"/proc/{pid}/comm").exists()]
     assert not [name for name in names if name.startswith("ftf-")]
+
+
+@needs_unshare
+def test_a_stopped_container_reaches_the_job(tmp_path: Path) -> None:
+    """`docker stop` signals pid 1 alone, which is us."""
+    command = ["unshare", "--pid", "--fork", "--mount-proc", *RUN, "--quiet", "--dir", str(tmp_path / "folder"), "--"]
+    with subprocess.Popen(
+        [*command, sys.executable, "-S", "-c", COUNT + "os._exit(1)"], stdout=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        (supervisor,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(supervisor), signal.SIGTERM)
+        assert process.stdout.readline() == b"[15]\n"
+    assert process.returncode == 1
+
+
+@needs_unshare
+def test_pid_1_reaps(job) -> None:
+    """Orphans of the job would stay zombies for ever."""
+    script = "for i in 1 2 3 4 5; do (sleep 0.1 &) ; done; sleep 1; grep -l '(zombie)' /proc/[0-9]*/status; exit 0"
+    ended = job("bash", "-c", script, wrapper=["unshare", "--pid", "--fork", "--mount-proc"])
+    assert (ended.status, ended.out) == (0, b"")
