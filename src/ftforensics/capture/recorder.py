@@ -124,8 +124,8 @@ class EndedChildren:
         self._signals.clear()
 
     def _remove(self, pids: list[int]) -> None:
-        own = self._native.record_path()
-        if not pids or own is None:
+        own = self._native.record_path() if pids else None
+        if own is None:
             return
         folder, _, name = os.fsdecode(own).rpartition("/")
         stem = name[: name.rfind(f"-{os.getpid()}-")]

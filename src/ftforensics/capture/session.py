@@ -189,12 +189,14 @@ def _at_exit() -> None:
     session.native.set_python_state(1)
     # The ring stays until exit(3): what kills the process while it is taken down is of interest too.
     session.hooks.ended.leave()
+    session.folder.remove_if_empty()  # with a ring in it it goes at exit(3) too
 
 
 def _leave_nothing(how: str) -> None:
     if _session is not None:
         _session.hooks.ended.leave()
         _session.native.leave(how)
+        _session.folder.remove_if_empty()
 
 
 def _folder_argument(dir: str | os.PathLike[str] | None) -> str | None:

@@ -40,6 +40,10 @@ FUNCTIONS = [
     "start_watcher",
     "stop_watcher",
     "start_watcher_later",
+    "configure_recorder",
+    "start_recorder",
+    "leave",
+    "come_back",
     "after_fork_child",
 ]
 for function in FUNCTIONS:
