@@ -56,4 +56,4 @@ def test_limits_and_counters_of_version_2_up_to_the_top(tmp_path: Path) -> None:
     assert readings[-1].oom_kill == 0 and readings[-1].mem_total is not None
     assert ring.process.cgroup == ["0::/job/step"]
     last = ring.fast[-1]
-    assert last.usage is not None and last.usage > 120 << 20 and ring.period < 0.1
+    assert last.usage is not None and last.usage > 120 << 20

@@ -194,8 +194,8 @@ class ForkHooks:
     def _in_parent(self) -> None:
         if self._hooks() is None:
             return
-        # Up to 3.12 the threads have been counted by now. Later versions count after us, so the thread starts at the next
-        # call of a Python function: a program that waits for its child at once is not watched meanwhile.
+        # Up to 3.12 the threads have been counted by now. Later versions count after us, so the thread starts at the
+        # next call of a Python function: a program that waits for its child at once is not watched meanwhile.
         if sys.version_info < (3, 13):
             self._native.start_watcher()
         else:
