@@ -122,6 +122,29 @@ def test_a_reader_that_has_stopped_holds_nobody_for_ever(tmp_path: Path, start) 
     assert len(job.stdout.read()) == 200000
 
 
+SLOW = """
+import sys
+if 'ftforensics' in str(sys.orig_argv[1:3]):
+    import time
+    import ftforensics.cli.run as run
+    run.DEADLINE = 0.5
+    def slow(*_, **__):
+        try:
+            time.sleep(60)
+        except Exception:
+            pass
+    run._judged = slow
+"""
+
+
+def test_a_judgement_that_takes_too_long_is_given_up(job, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW)
+    begun = time.monotonic()
+    ended = job("sh", "-c", "exit 3", env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"})
+    assert ended.status == 3 and time.monotonic() - begun < 20
+    assert ended.err.startswith(b"ftforensics: no report within 0.5 s; the evidence is kept: ftforensics analyze ")
+
+
 WITHOUT = "import sys\nif 'ftforensics' in str(sys.orig_argv[1:3]):\n    sys.modules['msgspec'] = None\n"
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,20 @@ def test_an_orphan_that_still_prints_is_heard(start, tmp_path: Path) -> None:
     with open(tmp_path / "go", "w") as go:
         go.write("go\n")
     assert job.stdout.read() == b"late\n"
+
+
+@pytest.mark.parametrize("orphan", ["yes", "while :; do echo x; done"], ids=["fast", "slow"])
+def test_an_orphan_that_prints_for_ever_holds_nobody(start, orphan: str) -> None:
+    job = start(
+        "bash", "-c", f"({orphan}) & echo first; sleep 0.2; exit 4", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    begun = time.monotonic()
+    read = 0
+    while job.poll() is None and time.monotonic() - begun < 20:
+        read += len(os.read(job.stdout.fileno(), 65536))
+    assert job.wait(1) == 4
+    assert time.monotonic() - begun < 10
+    # Nobody reads any more: it gets SIGPIPE, as it would have.
 
 
 SURVIVES = """

@@ -26,6 +26,7 @@ CHUNK = 1 << 16  # stays in the cache: twice as fast as 1 MiB where two cores sh
 FINISH = b"finish"
 PATIENCE = 10.0  # seconds without a byte moved: whoever reads our output does not read now
 _QUIET = 0.05  # seconds; a pseudo-terminal hands bytes over in the background (drivers/tty/tty_buffer.c, 6.18)
+_TERMINAL_PATIENCE = 2.0
 _LOG_PATIENCE = 8.0
 
 
@@ -77,6 +78,7 @@ def _live(routes: Sequence[Route], log_process: LogProcess | None, control: sock
     # Blocked, not ignored: a write to a pipe without a reader must fail with EPIPE either way.
     signal.pthread_sigmask(signal.SIG_SETMASK, linux.all_signals())
     linux.set_name(b"ftf-copier")
+    os.chdir("/")  # it may live long, and must not keep a file system from being unmounted
     kept = [control.fileno(), *(fd for route in routes for fd in (route.outer, route.real))]
     streams.keep_only([*kept, *(log_process[1:] if log_process else ())])
     log = _Log(log_process)
@@ -119,13 +121,15 @@ class _Log:
 
 
 class _Pump(threading.Thread):
-    """busy: some bytes were taken and are not delivered yet; moved: how many were delivered; ended: no more come."""
+    """busy: some bytes were taken and are not delivered yet; moved: how many were delivered; goal: how many there were
+    to deliver when the job ended; ended: no more come."""
 
     def __init__(self, number: int, route: Route, log: _Log) -> None:
         super().__init__(daemon=True)
         self.route = route
         self.busy = False
         self.moved = 0
+        self.goal = 0
         self.ended = False
         self._number = number
         self._log = log
@@ -152,6 +156,17 @@ class _Pump(threading.Thread):
             self.ended = True
             self.busy = False
 
+    def set_goal(self) -> None:
+        """What the job left running may write for ever: only what is there now is waited for. That can be a chunk too
+        much when one is being read just now; then drained() says when it is enough."""
+        try:
+            self.goal = streams.waiting(self.route.outer) + self.moved + (CHUNK if self.busy else 0)
+        except OSError:
+            self.goal = self.moved
+
+    def delivered(self) -> bool:
+        return self.drained() or (self.route.terminal is None and self.moved >= self.goal)
+
     def drained(self) -> bool:
         """Nothing waits and nothing is under way. First the pipe, then `busy`: it is set before a byte leaves the
         pipe."""
@@ -176,14 +191,17 @@ class _Pump(threading.Thread):
 
 def _wait_drained(pumps: Sequence[_Pump]) -> bool:
     """True when all is delivered; False when nothing has moved for a while: then we go on in the background."""
+    for pump in pumps:
+        pump.set_goal()
     moved, since, quiet_since = -1, time.monotonic(), None
+    begun = since
     pause = 0.0005
     while True:
         now = time.monotonic()
         total = sum(pump.moved for pump in pumps)
         if total != moved:
             moved, since, quiet_since = total, now, None
-        if all(pump.drained() for pump in pumps):
+        if all(pump.delivered() for pump in pumps):
             open_terminal = any(pump.route.terminal and not pump.ended for pump in pumps)
             quiet_since = quiet_since or now
             if not open_terminal or now - quiet_since > _QUIET:
@@ -192,5 +210,7 @@ def _wait_drained(pumps: Sequence[_Pump]) -> bool:
             quiet_since = None
         if now - since > PATIENCE:
             return False
+        if any(pump.route.terminal for pump in pumps) and now - begun > _TERMINAL_PATIENCE:
+            return True  # somebody else keeps writing to it
         time.sleep(pause)
         pause = min(pause * 2, 0.02)

@@ -24,6 +24,7 @@ HEAD = 16 << 20  # bytes
 PIECE = 24 << 20
 LONGEST_LINE = 64 << 10  # then it is written in parts
 _QUEUE = 2 << 20
+_AT_THE_END = 1 << 20  # then somebody waits for it
 _SHARE = 0.05  # of one core
 _CREDIT = 1.0  # seconds of processor time that may be used at once
 _HEADER = struct.Struct("=II")  # stream, length; stream 0: `length` bytes were left out
@@ -49,18 +50,22 @@ class Tap:
                 return
             self._queue.append((stream, data))
             self._held += len(data)
-            while self._held > _QUEUE and len(self._queue) > 1:
-                _, oldest = self._queue.popleft()
-                self._held -= len(oldest)
-                self._dropped += len(oldest)
+            self._shorten(_QUEUE)
             self._changed.notify()
 
     def close(self) -> None:
         """No more comes; returns when all of it is handed over, or after five seconds."""
         with self._changed:
             self._closed = True
+            self._shorten(_AT_THE_END)
             self._changed.notify()
         self._feeder.join(5)
+
+    def _shorten(self, most: int) -> None:
+        while self._held > most and len(self._queue) > 1:
+            _, oldest = self._queue.popleft()
+            self._held -= len(oldest)
+            self._dropped += len(oldest)
 
     def _feed(self) -> None:
         try:
@@ -108,7 +113,7 @@ def start_log(path: str) -> LogProcess:
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, linux.all_signals())
         linux.set_name(b"ftf-log")
-        os.nice(19)  # the job's own work comes first
+        os.nice(5)  # the job's own work comes first
         streams.keep_only([file, data_out, hurry_out, result_in])
         log = BoundedFile(path, file)
         _keep(data_out, hurry_out, log)
