@@ -36,7 +36,7 @@ def boot(script: str, folder: Path, memory: str = "700M", timeout: float = 110) 
     vector_state = folder / "vector_state.so"
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", str(vector_state), str(_VECTOR_STATE)], check=True)
     arguments = ["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", f"mem={memory}", f"init={init}"]
-    arguments += ["con=null", "con0=fd:0,fd:1", "quiet"]
+    arguments += ["con=null", "con0=fd:0,fd:1", "quiet", "log_buf_len=1M"]
     ran = subprocess.run(
         ["linux.uml", *arguments],
         env={**os.environ, "LD_PRELOAD": str(vector_state)},

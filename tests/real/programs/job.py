@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 
@@ -37,6 +39,21 @@ def burn() -> None:
         pass
 
 
+def ranks() -> None:
+    """A launcher with three ranks; the last one takes memory once the others run."""
+    waiting = [_rank(number, "wait") for number in range(2)]
+    for process in waiting:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    for process in [_rank(2, "eat"), *waiting]:
+        process.wait()
+
+
+def _rank(number: int, what: str) -> subprocess.Popen[bytes]:
+    variables = {"RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": "3"}
+    command = [sys.executable, __file__, sys.argv[1], what]
+    return subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE)
+
+
 def worker() -> None:
     """A DataLoader whose worker takes too much."""
     import torch
@@ -59,6 +76,6 @@ def worker() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] != "-":
+    if sys.argv[1] != "-" and sys.argv[2] != "ranks":
         ftforensics.install(dir=sys.argv[1], helper="none")
-    {"eat": eat, "wait": wait_for_signal, "burn": burn, "worker": worker}[sys.argv[2]]()
+    {"eat": eat, "wait": wait_for_signal, "burn": burn, "ranks": ranks, "worker": worker}[sys.argv[2]]()
