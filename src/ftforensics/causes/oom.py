@@ -429,6 +429,13 @@ def settling_look(death: Death) -> Remedy:
         start = datetime.fromtimestamp(moment - 60, tz=timezone.utc)
         since = f' --since "{start:%Y-%m-%d %H:%M:%S} UTC"'
     on = f"On {death.host}, as root" if death.host not in (None, "localhost") else "On the node, as root"
+    named = death.oom[0] if death.oom else None
+    if named is not None and named.match.tie is Tie.WEAK:
+        who = f"pid {named.kill.pid} ({named.kill.comm})"
+        return Remedy(f"Find out whether {who}, which the kernel killed, belonged to the job", settles=True)
+    if named is not None:
+        text = f"{on}: what stands around the kernel's line? The limit that was reached, if it was printed"
+        return Remedy(text, f"journalctl -k{since} | grep -B 60 'Killed process {named.kill.pid} '", settles=True)
     return Remedy(f"{on}: does the kernel name it?", f"journalctl -k{since} | grep -i killed", settles=True)
 
 

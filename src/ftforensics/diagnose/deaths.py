@@ -673,43 +673,56 @@ def _block(kill: OomKill, log: KernelLog) -> list[Cite]:
 def _one_record_one_death(deaths: list[Death]) -> list[Death]:
     """A record that fits several processes equally well proves nothing about any of them, and a process that several
     records fit was killed once."""
+    holders: dict[int, list[tuple[int, Match]]] = {}  # by record: which deaths it fits, and how
+    for index, death in enumerate(deaths):
+        for one in death.oom:
+            holders.setdefault(id(one.kill), []).append((index, one.match))
+    enough = _enough_records(deaths, holders)
     result = []
-    for death in deaths:
+    for index, death in enumerate(deaths):
         oom = []
         for one in death.oom:
-            rivals = [
-                other
-                for other in deaths
-                if other is not death
-                for match in other.oom
-                if match.kill is one.kill and match.match.tie is one.match.tie
-            ]
-            surer = any(
-                match.kill is one.kill and match.match.sure and not one.match.sure
-                for other in deaths
-                if other is not death
-                for match in other.oom
-            )
-            if surer:
-                continue
+            others = [match for holder, match in holders[id(one.kill)] if holder != index]
+            if not one.match.sure and any(match.sure for match in others):
+                continue  # it is surely another's
+            rivals = any(match.tie is one.match.tie for match in others)
             several = len(death.oom) > 1 and one.match.tie is not Tie.EXACT
             if (rivals and one.match.tie is not Tie.EXACT) or several:
-                one = msgspec.structs.replace(one, match=_weaker(one.match, rivals, several))
+                one = msgspec.structs.replace(
+                    one, match=_weaker(one.match, rivals, several, rivals and index in enough)
+                )
             oom.append(one)
         result.append(msgspec.structs.replace(death, oom=oom))
     return result
 
 
-def _weaker(match: Match, rivals: Sequence[Death], several: bool) -> Match:
-    """n records and n alike processes: that one of them was killed so is sure, which record is whose is not."""
+def _enough_records(deaths: Sequence[Death], holders: dict[int, list[tuple[int, Match]]]) -> set[int]:
+    """The deaths among which every one can have a record of its own. n records and n processes that are alike: that
+    each was killed so is known, which record is whose is not. The kernel leaves records out when there are many, so
+    that one in ten may lack."""
+    found: set[int] = set()
+    left = {index for index, death in enumerate(deaths) if death.oom}
+    while left:
+        alike, records, waiting = set[int](), set[int](), [left.pop()]
+        while waiting:
+            index = waiting.pop()
+            alike.add(index)
+            for record in {id(one.kill) for one in deaths[index].oom} - records:
+                records.add(record)
+                reached = {holder for holder, _ in holders[record]} & left
+                left -= reached
+                waiting += reached
+        if len(records) >= 0.9 * len(alike):
+            found |= alike
+    return found
+
+
+def _weaker(match: Match, rivals: bool, several: bool, enough: bool) -> Match:
     tie = Tie.STRONG if match.tie in (Tie.TEXT, Tie.STRONG) and not rivals else match.tie
     if rivals:
-        tie = Tie.WEAK
-        records = {id(one.kill) for death in rivals for one in death.oom}
-        if len(records) > len(rivals):
-            tie = Tie.STRONG
+        tie = Tie.STRONG if enough and match.tie is not Tie.WEAK else Tie.WEAK
     against = list(match.against)
-    if several:
+    if several and not enough:
         against.append(Cite("case", "", "several kernel records fit this process"))
     return Match(tie, match.why, against)
 

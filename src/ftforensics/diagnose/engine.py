@@ -16,7 +16,7 @@ from ftforensics.diagnose.handlers import signal_owners
 from ftforensics.diagnose.memory import memory_history
 from ftforensics.diagnose.names import Resolver, module_offsets
 from ftforensics.diagnose.ring_view import last_second
-from ftforensics.diagnose.roles import BYSTANDER, is_consequence, sent_politely, significance
+from ftforensics.diagnose.roles import BYSTANDER, STRANGER, is_consequence, sent_politely, significance
 from ftforensics.diagnose.stacks import merge, other_threads, python_groups, seen_from_outside
 from ftforensics.diagnose.timeline import events_of, events_of_run, timeline
 from ftforensics.diagnose.verdict import Weighed, weigh
@@ -58,6 +58,9 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     if not judged:
         return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
     root = judged[0]
+    if root.significance >= STRANGER and any(run.ended is not None and run.ended.code == 0 for run in case.runs):
+        # A job also stops helpers of its own; what ended well is not explained by one of them.
+        return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
     weighed = root.weighed
     named = [one.death for one in judged if one.death.from_kernel]
     unclaimed = len(named) > 1 or (bool(named) and any(log.lines for log in case.launcher_logs))

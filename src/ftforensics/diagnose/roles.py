@@ -30,8 +30,10 @@ def is_consequence(death: Death, best: Finding | None, deaths: Sequence[Death]) 
         return True
     if death.signal is None and death.code not in (None, 0):
         return any(_is_child(other, death) and not _later(other, death) for other in others)
-    # A shell or launcher that ends in its child's way: the child was first.
-    return any(_is_child(other, death) and other.signal == death.signal and _later(death, other) for other in others)
+    # A shell or launcher that ends in its child's way: the child was first. Nobody ends itself by SIGKILL so.
+    return death.signal != SIGKILL and any(
+        _is_child(other, death) and other.signal == death.signal and _later(death, other) for other in others
+    )
 
 
 def with_roles(deaths: Sequence[Death]) -> list[Death]:

@@ -54,7 +54,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         cause="killed-unknown",
         # A residual that is not even likely: the verdict is then undecided.
         confidence=Confidence.POSSIBLE,
-        summary=f"{_said(death, number)}; who sent it is not known.",
+        summary=f"{_said(death, number)}; {_by_whom(death)}.",
         supports=[*death.ending, *_noted(death)],
         unknown=list(death.gaps),
         remedies=_remedies(death, number),
@@ -66,6 +66,10 @@ def _said(death: Death, number: int) -> str:
     if death.signal is not None:
         return f"{'Killed' if number == SIGKILL else 'Ended'} by {name}"
     return f"Exit status {death.code}, which stands for {name}"
+
+
+def _by_whom(death: Death) -> str:
+    return "the kernel itself sent it, why is not known" if sent_by_kernel(death) else "who sent it is not known"
 
 
 def _noted(death: Death) -> Iterator[Cite]:

@@ -165,6 +165,9 @@ def check_death(death: Death) -> Iterator[Finding]:
     if said is None and texts and texts[-1].kind == "assertion" and texts[-1].message:
         said = " ".join(texts[-1].message.split())[:300].rstrip(".")
     where = f"{signal_name(number)}{_library(fault)}"
+    speechless = left_no_record(death)
+    if speechless:
+        where += ", and no record: it died where our handler could not run"
     supports = [*death.reading.supports, *([fault.cite] if fault is not None else []), *death.ending]
     supports += [line_cite(one.line) for one in texts]
     yield Finding(
@@ -176,11 +179,19 @@ def check_death(death: Death) -> Iterator[Finding]:
         unknown=list(death.reading.unknown),
         remedies=[
             Remedy(
-                "Record the next one: its stack names the function and the line of Python",
+                "Give native threads a stack for signals: `run` does, unless it is told --no-preload"
+                if speechless
+                else "Record the next one: its stack names the function and the line of Python",
                 "ftforensics run -- COMMAND...",
             )
         ],
     )
+
+
+def left_no_record(death: Death) -> bool:
+    """Handlers were installed, as its recorder shows, and yet there is no crash record: the thread had no alternate stack
+    and none of its own left, or it blocked the signal."""
+    return death.crash is None and death.ring is not None and death.ring.end.how is None
 
 
 def _said_outside(death: Death) -> str | None:

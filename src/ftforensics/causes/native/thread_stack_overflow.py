@@ -14,6 +14,10 @@ a call or an access through the stack pointer *and* the memory map shows the gua
 fault address, its registers and the kernel's map of this process say the same thing, and a stray pointer cannot be
 mistaken for it. A fault near a stack whose pointer is far from its end is another bug.
 
+A thread that a C library made before `install()`, or without what `run` preloads, has no alternate stack: no handler can
+run there once its stack is full, and no record is left. A SIGSEGV without one, of a process whose handlers were in
+place, makes this possible, not more.
+
 ## What to do
 
 1. Find the function that repeats in the stack: endless recursion is a bug to fix, not a limit to raise.
@@ -41,14 +45,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame_text, line_text
+from ftforensics.causes.native.native_fault import left_no_record
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import longest_repeat, places, plain_name
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
+from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.OWN_FAULT
+SIGSEGV = 11
 
 
 def check(crash: Crash) -> Iterator[Finding]:
@@ -92,3 +99,15 @@ def _cure(crash: Crash, repeated: str | None) -> str:
         where = blame_text(crash)
         return f"Take the large array or alloca{f' of {where}' if where else ''} off the stack"
     return "Look for recursion in the stack below"
+
+
+def check_death(death: Death) -> Iterator[Finding]:
+    if death.signal != SIGSEGV or death.alive or not left_no_record(death):
+        return
+    yield Finding(
+        cause="thread-stack-overflow",
+        confidence=Confidence.POSSIBLE,
+        summary="A native thread may have run out of stack: without an alternate one no handler can run there.",
+        supports=list(death.ending),
+        remedies=[Remedy("Run it once with what `run` preloads", "ftforensics run -- COMMAND...", settles=True)],
+    )
