@@ -11,6 +11,7 @@ from ftforensics.model.death import FaultMatch, Match, Tie
 from ftforensics.model.diagnosis import Confidence, Finding
 from ftforensics.model.kernel import Fault, LogLine
 from ftforensics.model.mechanism import Mechanism, MechanismReading
+from ftforensics.model.ring import Ring, RingProcess
 from synth.crash_record import PC, CrashText
 from synth.death import DeathBuilder, ended, killed, unseen
 
@@ -112,6 +113,12 @@ def test_fires_on_a_wait_status_alone(ask_death: AskDeath) -> None:
     assert finding.confidence is Confidence.LIKELY and finding.summary == "SIGSEGV."
     (finding,) = ask_death("native-fault", ended(code=139))
     assert finding.summary == "SIGSEGV."
+
+
+def test_handlers_that_could_not_run_are_said(ask_death: AskDeath) -> None:
+    (finding,) = ask_death("native-fault", ended(11).set(ring=Ring(RingProcess(18033))))
+    assert "no record: it died where our handler could not run" in finding.summary
+    assert "--no-preload" in finding.remedies[0].text
 
 
 def test_the_kernels_line_says_where(ask_death: AskDeath) -> None:

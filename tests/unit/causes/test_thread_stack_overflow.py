@@ -5,9 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from ftforensics.model.diagnosis import Confidence, Finding
+from ftforensics.model.ring import Ring, RingEnd, RingProcess
 from synth.crash_record import CrashText
+from synth.death import DeathBuilder, ended
 
 Ask = Callable[..., list[Finding]]
+AskDeath = Callable[..., list[Finding]]
 STACK_LOW = 0x7F1000800000
 
 
@@ -64,3 +67,21 @@ def test_the_remedy_fits_the_thread(ask: Ask) -> None:
     (other,) = ask("thread-stack-overflow", text)
     assert main.remedies[1].command == "ulimit -s unlimited"
     assert other.remedies[1].command is not None and "stack_size" in other.remedies[1].command
+
+
+def test_a_fault_without_a_record_makes_it_possible(ask_death: AskDeath) -> None:
+    (finding,) = ask_death("thread-stack-overflow", ended(11).set(ring=Ring(RingProcess(18033))))
+    assert finding.confidence is Confidence.POSSIBLE
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        ended(11),  # nothing shows that our handlers were there
+        ended(6).set(ring=Ring(RingProcess(18033))),
+        ended(11).set(ring=Ring(RingProcess(18033), end=RingEnd("crash"))),  # its record is elsewhere
+    ],
+    ids=["no ring", "abort", "recorded"],
+)
+def test_near_miss_of_a_death_without_a_record(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death("thread-stack-overflow", death) == []
