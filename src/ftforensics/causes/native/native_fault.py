@@ -189,8 +189,8 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 
 def left_no_record(death: Death) -> bool:
-    """Handlers were installed, as its recorder shows, and yet there is no crash record: the thread had no alternate stack
-    and none of its own left, or it blocked the signal."""
+    """Handlers were installed, as its recorder shows, and yet there is no crash record: the thread had no alternate
+    stack and none of its own left, or it blocked the signal."""
     return death.crash is None and death.ring is not None and death.ring.end.how is None
 
 

@@ -14,9 +14,9 @@ a call or an access through the stack pointer *and* the memory map shows the gua
 fault address, its registers and the kernel's map of this process say the same thing, and a stray pointer cannot be
 mistaken for it. A fault near a stack whose pointer is far from its end is another bug.
 
-A thread that a C library made before `install()`, or without what `run` preloads, has no alternate stack: no handler can
-run there once its stack is full, and no record is left. A SIGSEGV without one, of a process whose handlers were in
-place, makes this possible, not more.
+A thread that a C library made before `install()`, or without what `run` preloads, has no alternate stack: no handler
+can run there once its stack is full, and no record is left. A SIGSEGV without one, of a process whose handlers were
+in place, makes this possible, not more.
 
 ## What to do
 
