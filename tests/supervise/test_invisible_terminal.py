@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -97,8 +99,8 @@ def test_suspended_and_resumed(terminal) -> None:
     """^Z gives the prompt back, `fg` goes on, the job's end is the shell's to see."""
     shell = terminal("bash", "--norc", "--noprofile", "-i", env=environment(PS1="$ ", TERM="dumb"))
     shell.expect(b"$ ")
-    shell.type(b" ".join(_quoted(word) for word in under("cat")) + b"\n")
-    shell.expect(b"\n")
+    shell.type(b" ".join(_quoted(word) for word in under("sh", "-c", "echo ready; exec cat")) + b"\n")
+    shell.expect(b"\nready\r\n")
     shell.type(b"one\n")
     shell.expect(b"one\r\n")  # the echo
     shell.expect(b"one\r\n")  # cat's
@@ -106,7 +108,7 @@ def test_suspended_and_resumed(terminal) -> None:
     shell.expect(b"Stopped")
     shell.expect(b"$ ")
     shell.type(b"fg\n")
-    shell.expect(b"-- cat\r\n")
+    shell.expect(b"exec cat'\r\n")
     shell.type(b"two\n")
     shell.expect(b"two\r\n")
     shell.expect(b"two\r\n")
@@ -117,8 +119,6 @@ def test_suspended_and_resumed(terminal) -> None:
 
 
 def _quoted(word: str) -> bytes:
-    import shlex
-
     return shlex.quote(word).encode()
 
 
@@ -141,8 +141,6 @@ def test_a_terminal_that_goes_away_ends_the_job(terminal, tmp_path: Path) -> Non
         )
     )
     window.expect(b"ready")
-    import os
-
     os.close(window.slave)
     os.close(window.master)
     window.master = window.slave = os.open(os.devnull, os.O_RDWR)

@@ -5,6 +5,7 @@ ending: what cannot be had (a folder, a trace, events) is a gap in the evidence.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -26,7 +27,7 @@ from ftforensics.supervise.launcher_log import NAME as LOG_NAME
 from ftforensics.supervise.launcher_log import LogProcess, start_log
 from ftforensics.supervise.previous import previous_attempt
 from ftforensics.supervise.streams import Route
-from ftforensics.supervise.witness import start_witness
+from ftforensics.supervise.witness import PROBE, start_witness
 
 if TYPE_CHECKING:
     from resource import struct_rusage
@@ -44,7 +45,8 @@ PASSED_ON = (
     signal.SIGUSR2,
     signal.SIGCONT,
 )
-_WITNESS_PATIENCE = 0.05  # seconds between the same signal here and at the witness
+_GROUP_KILL = 0.005  # seconds that the kernel needs, with much to spare, to signal all of a process group
+_WITNESS_PATIENCE = 1.0  # seconds for the witness to answer; then it is taken for gone
 _ARM_AFTER = 0.02  # tracing takes 90 ms to arm: not for a command that is over by then
 _LOOK_EVERY = 1.0  # seconds; longer where a look costs much
 _LOOK_AT_LEAST = 10.0
@@ -236,6 +238,8 @@ class _Watch:
         self._next_look = time.monotonic() + _ARM_AFTER
         self._arrived: list[tuple[linux.Arrived, float]] = []  # not yet known to be ours alone
         self._witnessed: list[tuple[int, float]] = []
+        self._asked: float | None = None  # since when the witness has a question of ours
+        self._answered = 0.0  # when the last question was put that it has answered
         self._cgroup = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
         self._groups.add(counters.memory_path(self._cgroup))
         self._poll = select.poll()
@@ -288,7 +292,9 @@ class _Watch:
 
     def _step(self, longest: float | None) -> None:
         now = time.monotonic()
-        due = [self._next_look, *(at + _WITNESS_PATIENCE for _, at in self._arrived)]
+        due = [self._next_look]
+        if self._arrived:
+            due.append(now + (_GROUP_KILL if self._asked is None else 0.1))
         for fd, (until, rested) in list(self._resting.items()):
             if now >= until:
                 del self._resting[fd]
@@ -340,7 +346,11 @@ class _Watch:
         if not data:
             self._stop_reading(self._witness)
             self._witness = None
-        self._witnessed += [(number, time.monotonic()) for number in data]
+        for number in data:
+            if number == PROBE and self._asked is not None:
+                self._answered, self._asked = self._asked, None
+            else:
+                self._witnessed.append((number, time.monotonic()))
 
     def _on_events(self) -> None:
         if self._events is None:
@@ -556,14 +566,25 @@ class _Watch:
                 self._witnessed.remove(told)
                 did = "the whole process group got it: left alone"
                 self._evidence.write("forwarded", {"signal": arrived.number, "sender_pid": sender, "did": did})
-            elif self._witness is not None and now - at < _WITNESS_PATIENCE:
+            elif self._witness is not None and self._answered < at + _GROUP_KILL and now - at < _WITNESS_PATIENCE:
                 waiting.append((arrived, at))
+                self._ask(now, at)
             else:
                 self._send(arrived.number)
                 did = "passed on"
                 self._evidence.write("forwarded", {"signal": arrived.number, "sender_pid": sender, "did": did})
         self._arrived = waiting
         self._witnessed = [one for one in self._witnessed if now - one[1] < 2 * _WITNESS_PATIENCE]
+
+    def _ask(self, now: float, at: float) -> None:
+        """Has the witness got it too? It tells its signals in ascending order, so when it tells the highest one, which
+        we send, it has told all that it had."""
+        if self._asked is None and now >= at + _GROUP_KILL:
+            try:
+                os.kill(self._witness_pid, PROBE)
+                self._asked = now
+            except OSError:
+                self._witness = None
 
     def _send(self, number: int) -> None:
         if self._status is None:
@@ -667,11 +688,11 @@ def _listen(evidence: Evidence) -> proc_events.ProcessEvents | None:
     try:
         return proc_events.listen()
     except OSError as error:
-        evidence.gap(
-            "process events",
-            f"how processes end that others wait for is not seen: {error.strerror}",
-            "run as root, outside a container",
-        )
+        unseen = "how processes end that others wait for is not seen"
+        if error.errno == errno.EPROTONOSUPPORT:  # built without CONFIG_CONNECTOR
+            evidence.gap("process events", f"{unseen}: this kernel does not tell")
+        else:
+            evidence.gap("process events", f"{unseen}: {error.strerror}", "run as root, outside a container")
         return None
 
 
