@@ -68,7 +68,11 @@ def _weigh(death: Death, found: NoticeMatch) -> Statement:
     elif before is not None and before < -(death.when.accuracy + found.notice.moment.accuracy):
         # Said within the slack of two clocks, but afterwards: perhaps only what the end led to.
         confidence = weaker(confidence, Confidence.LIKELY)
-    if signal_of(death) is None:
+    number = signal_of(death)
+    if found.notice.kind == "killed" and found.notice.signal not in (None, number) and number is not None:
+        # Asked to end, and then ended by another signal: by whom is not said.
+        confidence = weaker(confidence, Confidence.LIKELY)
+    if number is None:
         # Not seen, or ended with a status of its own: a handler for SIGTERM does that, and so does a plain failure.
         confidence = weaker(confidence, Confidence.LIKELY if timely and not is_unseen(death) else Confidence.POSSIBLE)
     supports = [found.notice.cite, *found.match.why, *death.ending]

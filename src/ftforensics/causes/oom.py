@@ -258,7 +258,9 @@ def _from_notices(death: Death) -> _Basis | None:
     if not found or not (is_killed(death) or is_unseen(death)):
         return None
     best = next((one for one in found if one.alone and not one.match.against), None)
-    sure = best is not None and is_killed(death)
+    # srun's "task 1: Out Of Memory" says both in one line.
+    same_line = best is not None and any(cite.locator == best.notice.cite.locator for cite in death.ending)
+    sure = best is not None and (is_killed(death) or (same_line and is_unseen(death)))
     cites = [cite for one in found for cite in (one.notice.cite, *one.match.why)]
     # The kubelet and its helpers name the killed process and say not whose limit it was; the others know the unit.
     causes = _limit_from_counters(death)[0] if found[0].notice.pid is not None else (CGROUP,)

@@ -45,6 +45,7 @@ LARGEST_RECORD = 256 << 20  # bytes; the largest real one seen, 300 threads and 
 LARGEST_HELPER = 64 << 20
 LARGEST_DOCUMENT = 64 << 20  # of a scheduler or container; a log is read piece by piece and may have any size
 MOST_FILES = 20_000  # of a folder; a run folder has a few a rank
+LARGEST_MIXED = 16 << 20  # of a job's output with a kernel log in it
 PIECE = 1 << 20
 # In a folder a text counts as a log when it is called like one: it also holds scripts, notes and the data of the job.
 LOG_NAMES = (".log", ".txt", ".out", ".err", ".jsonl")
@@ -181,6 +182,7 @@ def _add_file(path: str, kind: Kind, pile: _Pile, progress: Progress) -> None:
         with _log_of(path, progress) as pieces:
             pile.kernel_logs.append(read_kernel_log(pieces, path=path))
         pile.notices += _notices_in(path)
+        pile.launcher_logs += _job_within(path, progress)
     elif kind is Kind.JSON:
         notices = _notices_in(path)
         if notices:
@@ -284,6 +286,15 @@ def _pieces(path: str, stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
         if size > 32 * PIECE:
             progress.say(f"reading {path}: {done * 100 // size} %")
         yield piece
+
+
+def _job_within(path: str, progress: Progress) -> list[LauncherLog]:
+    """A job's output to which a script has added `dmesg`: what it says of its own deaths must not be missed."""
+    if os.stat(path).st_size > LARGEST_MIXED:
+        return []
+    with _log_of(path, progress) as pieces:
+        log = read_launcher_log(pieces, path=path)
+    return [log] if log.launchers else []
 
 
 def _with_year(log: KernelLog, launchers: Sequence[LauncherLog], progress: Progress) -> KernelLog:

@@ -22,6 +22,7 @@ from ftforensics.diagnose.matching import (
     match_line,
     match_oom,
     name_fits,
+    other_machine,
     own_group,
     same_machine,
 )
@@ -43,6 +44,7 @@ from ftforensics.model.launcher import (
 )
 from ftforensics.model.mechanism import MechanismReading
 from ftforensics.model.moment import Moment
+from ftforensics.model.notice import Notice
 from ftforensics.model.ring import Ring
 from ftforensics.model.run import Died, RunEvidence, Usage
 from ftforensics.model.signals import signal_number
@@ -124,7 +126,7 @@ def build_deaths(case: Case, crashes: Sequence[Crash]) -> list[Death]:
         drafts.append(_Draft())
     _apply_given(drafts, case)
     if not drafts:
-        drafts = list(_from_kernel(case.kernel_logs))
+        drafts = list(_from_kernel(case.kernel_logs)) or _from_notices(case.notices)
     return _finish(case, drafts)
 
 
@@ -328,6 +330,14 @@ def _place_between(drafts: Sequence[_Draft], died: Sequence[ProcessDied], signal
         unnamed[0].names("python")
 
 
+def _is_another(draft: _Draft, event: ProcessDied) -> bool:
+    """The same number on another node, as containers that start alike have it."""
+    if other_machine(draft.host, event.host):
+        return True
+    pairs = ((draft.rank, event.rank), (draft.local_rank, event.local_rank))
+    return not draft.worker and any(None not in pair and pair[0] != pair[1] for pair in pairs)
+
+
 def _is_nameless(event: ProcessDied) -> bool:
     """mp.spawn names its children by their index alone."""
     return event.pid is None and event.rank is None and event.local_rank is None
@@ -336,7 +346,7 @@ def _is_nameless(event: ProcessDied) -> bool:
 def _add_died_line(drafts: list[_Draft], event: ProcessDied, path: str, started: Sequence[ProcessStarted]) -> None:
     draft = None
     if event.pid is not None:
-        draft = next((one for one in drafts if _is_pid(one, event.pid)), None)
+        draft = next((one for one in drafts if _is_pid(one, event.pid) and not _is_another(one, event)), None)
     elif event.rank is not None:
         draft = next((one for one in drafts if one.rank == event.rank and not one.worker), None)
     elif event.local_rank is not None:
@@ -438,6 +448,18 @@ def _from_kernel(logs: Sequence[KernelLog]) -> Iterator[_Draft]:
             draft.when = event.line.moment
             draft.ending.append(Cite(log.source, locator(log, event.line), event.line.text[:200]))
             yield draft
+
+
+def _from_notices(notices: Sequence[Notice]) -> list[_Draft]:
+    """A container's or step's own end, where nothing else is known and only one ended badly."""
+    bad = [one for one in notices if one.unit is not None and (one.exit_code or one.signal)]
+    if len({one.unit for one in bad}) != 1:
+        return []
+    said = bad[-1]
+    draft = _Draft(host=said.host, signal=said.signal, code=None if said.signal else said.exit_code)
+    draft.when = said.moment
+    draft.ending.append(said.cite)
+    return [draft]
 
 
 # --- joining ----------------------------------------------------------------------------------------------------------

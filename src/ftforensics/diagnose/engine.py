@@ -128,7 +128,7 @@ def _nothing_died(case: Case) -> Verdict:
         return Verdict("succeeded", None, None, "undecided", "The run ended well: status 0.")
     if case.rings:
         return Verdict("succeeded", None, None, "undecided", "The process ended well: its recorder was closed.")
-    if case.kernel_logs or case.launcher_logs:
+    if case.kernel_logs or case.launcher_logs or case.notices or case.runs:
         return Verdict("unknown", None, None, "undecided", "Nothing here says that a process ended badly.")
     return Verdict("unknown", None, None, "undecided", "There is no crash record to look at.")
 
@@ -167,7 +167,7 @@ def _precedence(judged: _Judged, wall: bool) -> tuple[bool, int, bool, bool, boo
         judged.significance,
         sent_politely(death, best),
         _taken_along(judged),
-        time is None and _ends_unseen(death),
+        time is None and _ends_unseen(death) and (best is None or best.confidence is Confidence.POSSIBLE),
         time if time is not None else float("inf"),
         not death.first,
         list(Confidence).index(best.confidence) if best is not None else len(Confidence),

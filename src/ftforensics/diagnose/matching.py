@@ -8,6 +8,7 @@ other processes it would fit as well. What is known to be of another boot or mac
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Sequence
 
 from ftforensics.diagnose.clocks import SMALLEST_OFFSET, seconds_after, seconds_between
@@ -26,6 +27,7 @@ COMM_LENGTH = 15  # TASK_COMM_LEN without the NUL
 SLACK = 2.0  # seconds between two clocks that are read by different programs
 KILL_TO_END = 60.0  # seconds that a killed process may take to give its memory back, loaded and swapping
 GROWTH = 0.10  # of slack above what the growth since the last sample explains
+_NO_NAME = re.compile(r"localhost\b|\(none\)$|[0-9a-f]{12}$|[\d.]+$|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*$|$")
 # Names that a Python training process goes by in the kernel's log when the launcher only says "python".
 _PYTHON_NAMES = ("python", "pt_", "ray::", "torchrun", "accelerate", "deepspeed")
 
@@ -36,7 +38,14 @@ def same_machine(log: KernelLog, death: Death) -> bool:
         return log.boot_id == death.boot_id
     if log.live and death.boot_id is None:
         return False  # the caller reads a live log for a known boot only; this process is not known to be of it
-    return not (log.host and death.host and _short(log.host) != _short(death.host))
+    return not other_machine(log.host, death.host)
+
+
+def other_machine(one: str | None, other: str | None) -> bool:
+    """Are these names of two machines? Launchers also say "localhost", an address, or a container's own name."""
+    if one is None or other is None or _NO_NAME.match(one) or _NO_NAME.match(other):
+        return False
+    return _short(one) != _short(other)
 
 
 def match_line(line: LogLine, pid: int | None, comm: str | None, log: KernelLog, death: Death) -> Match | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftforensics.diagnose.clocks import Clocks, seconds_after, seconds_between
-from ftforensics.diagnose.matching import KILL_TO_END, SLACK, name_fits
+from ftforensics.diagnose.clocks import LARGEST_OFFSET, SMALLEST_OFFSET, Clocks, seconds_after, seconds_between
+from ftforensics.diagnose.matching import KILL_TO_END, SLACK, name_fits, other_machine
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, Match, NoticeMatch, SentMatch, SignalMatch, Tie
 from ftforensics.model.notice import Notice
@@ -16,6 +16,7 @@ from ftforensics.parsers.cgroup_path import is_at_or_below, unit_of
 
 SI_KERNEL = 128
 RECENT = 600.0  # seconds before the end in which a signal may have to do with it: the longest grace periods
+GRACE = 180.0  # seconds from a scheduler's decision to the end that a launcher reports, with two clocks' slack
 _BY_GROUP = ("systemd-oomd", "kubernetes", "docker", "systemd")
 
 
@@ -76,6 +77,8 @@ def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Deat
         match = _notice(notice, death)
         if match is None:
             continue
+        if (other := _other_time(notice, death)) is not None:
+            match = Match(Tie.WEAK, match.why, [*match.against, other])
         if match.tie is Tie.STRONG and notice.kind == "oom":
             match = msgspec.structs.replace(match, against=[*match.against, *_other_units(notice, notices)])
         killed = [other for other in deaths if other.signal == 9]
@@ -87,9 +90,8 @@ def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Deat
 def _notice(notice: Notice, death: Death) -> Match | None:
     if notice.live and death.boot_id is None:
         return None
-    # Ray names nodes by address, which says nothing beside a host name.
-    named = notice.host is not None and not notice.host.replace(".", "").replace(":", "").isdigit()
-    if named and notice.host and death.host and notice.host.partition(".")[0] != death.host.partition(".")[0]:
+    # Slurm names all of a job's nodes: "n[1-4]", "n1,n2".
+    if notice.host is not None and not set("[,") & set(notice.host) and other_machine(notice.host, death.host):
         return None
     against: list[Cite] = []
     apart = seconds_between(notice.moment, death.when) or seconds_after(notice.moment, death.wall)
@@ -128,6 +130,22 @@ def _notice(notice: Notice, death: Death) -> Match | None:
     # The person handed it over with this death, and nothing says whose it is.
     why = [Cite(notice.authority, notice.cite.locator, "given together with this process's traces")]
     return Match(Tie.STRONG, why, against)
+
+
+def _other_time(notice: Notice, death: Death) -> Cite | None:
+    """Said of an earlier attempt, whose output stands in the same file, or long after the end."""
+    if (
+        notice.wall is None
+        or death.wall is None
+        or notice.kind not in ("time-limit", "preempted", "requeued", "cancelled")
+    ):
+        return None
+    apart = death.wall - notice.wall
+    near = (apart + KILL_TO_END) % SMALLEST_OFFSET - KILL_TO_END
+    if abs(apart) <= LARGEST_OFFSET + GRACE and near <= GRACE:
+        return None
+    when = f"{abs(apart) / 3600:.1f} h {'before' if apart > 0 else 'after'} the end that the launcher reports"
+    return Cite(notice.authority, notice.cite.locator, f"that was {when}, by clocks that name no zone")
 
 
 def _other_units(notice: Notice, notices: Sequence[Notice]) -> list[Cite]:

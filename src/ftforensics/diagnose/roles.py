@@ -12,6 +12,7 @@ from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding
 
 SIGKILL, SIGTERM, SIGPIPE = 9, 15, 13
+_POLITE = (1, 2, SIGTERM)
 NEAR = 60.0  # seconds before the command's end in which a process that nobody knows may have to do with it
 # How much a death can have to do with the job's end, by what is known of the process.
 MEMBER, STRANGER, COMMAND, BYSTANDER = range(4)
@@ -69,6 +70,8 @@ def significance(death: Death, best: Finding | None, deaths: Sequence[Death]) ->
 def sent_politely(death: Death, best: Finding | None) -> bool:
     """Ended by a signal that launchers and people send to what is to stop: not the first failure where there is one."""
     cause = find_cause(best.cause) if best else None
+    if death.signal in _POLITE and not death.first and (cause is None or cause.kind.value == "residual"):
+        return True  # nobody says who sent it; what ended otherwise has the better claim to have been first
     return cause is not None and cause.family == "ended" and cause.kind.value == "killer" and death.signal != SIGKILL
 
 

@@ -25,6 +25,7 @@ class Notice(msgspec.Struct, frozen=True):
     kind: str
     cite: Cite
     moment: Moment = Moment()
+    wall: float | None = None  # its date and time where they name no zone, read as if in UTC
     pid: int | None = None
     comm: str | None = None
     signal: int | None = None

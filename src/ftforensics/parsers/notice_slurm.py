@@ -14,6 +14,7 @@ import msgspec
 from ftforensics.model.basics import Cite
 from ftforensics.model.moment import Moment
 from ftforensics.model.notice import Notice
+from ftforensics.parsers.launcher_line import local_time
 from ftforensics.parsers.notice_line import NoticeLine, notice_lines
 
 AUTHORITY = "slurm"
@@ -119,7 +120,8 @@ def _of_line(line: NoticeLine, path: str | None) -> Iterator[Notice]:
     if cancelled:
         why = cancelled["why"] or ""
         kind = next((kind for words, kind in _WHY.items() if why.startswith(words)), "cancelled")
-        yield _notice(kind, line, cite, unit=cancelled["unit"], host=cancelled["host"], reason=why or None)
+        said = _notice(kind, line, cite, unit=cancelled["unit"], host=cancelled["host"], reason=why or None)
+        yield msgspec.structs.replace(said, wall=local_time(cancelled["at"]))
         return
     oom = _OOM.search(text)
     if oom:
