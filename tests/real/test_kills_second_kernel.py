@@ -86,7 +86,8 @@ def saving(process: Any) -> bool:
 def test_the_own_groups_limit(limits: dict[str, Seen], way: str) -> None:
     seen = limits[f"own_limit-{way}"]
     assert seen["status"] == -signal.SIGKILL
-    assert (seen["events"]["oom"], seen["events"]["oom_kill"]) == (1, 1)
+    # oom: also each time the others in the group ask for memory before the victim's is back.
+    assert seen["events"]["oom"] >= 1 and seen["events"]["oom_kill"] == 1
     report = seen["report"]
     assert verdict(report) == ("cgroup-oom", "proven")
     assert "memory limit of /job (120 MiB)" in report["verdict"]["summary"]
@@ -96,9 +97,9 @@ def test_the_own_groups_limit(limits: dict[str, Seen], way: str) -> None:
         assert died["pid"] == seen["pid"]
     memory = died["memory"]
     assert (memory["limit"], memory["limit_of"]) == (120 * MIB, "/job")
-    assert memory["used"] > 0.8 * 120 * MIB
+    assert memory["used"] > 0.6 * 120 * MIB
     assert 0.005e9 < memory["growth"] < 1e9  # bytes a second; page faults are slow there
-    assert memory["last_age"] < 1.0
+    assert memory["last_age"] < 2.0
     assert memory["holders"][0]["pid"] == died["pid"]
     # The kernel's line, the counter of version 2, and nothing that another kernel would have called otherwise.
     said = texts(report)
@@ -122,9 +123,9 @@ def test_a_whole_group_dies_at_once(limits: dict[str, Seen], way: str) -> None:
     """With it `run`, its helpers and the launcher: nobody is left who could say anything."""
     seen = limits[f"whole_group-{way}"]
     assert seen["status"] == -signal.SIGKILL and seen["err"] == ""
-    assert seen["events"]["oom_group_kill"] == 1
+    assert seen["events"]["oom_group_kill"] >= 1
     members = set(seen["kills"])
-    assert seen["events"]["oom_kill"] == len(members) + 1  # the chosen one is counted twice (6.1)
+    assert seen["events"]["oom_kill"] > len(members)  # the chosen one is counted twice (6.1)
     assert {seen["pid"], *seen["ranks"].values()} <= members and len(members) >= (6 if way == "run" else 4)
     report = seen["report"]
     assert verdict(report) == ("cgroup-oom", "proven")
@@ -226,8 +227,10 @@ def test_kill_9_where_nothing_can_be_traced(hidden: dict[str, Seen], way: str) -
     assert root(report)["pid"] == seen["pid"]
     assert of(report, "cgroup-oom")["confidence"] == of(report, "host-oom")["confidence"] == "ruled_out"
     if way == "run":
-        (gap,) = [gap for gap in report["gaps"] if gap["source"] == "trace"]
-        assert "this kernel has no tracefs" in gap["why"] and gap["grant"] is None
+        gaps = {gap["source"]: gap for gap in report["gaps"]}
+        assert "this kernel has no tracefs" in gaps["trace"]["why"] and gaps["trace"]["grant"] is None
+        assert "this kernel does not tell" in gaps["process events"]["why"]
+        assert gaps["process events"]["grant"] is None  # no right would help
 
 
 def test_a_fault_without_a_handler_of_ours(hidden: dict[str, Seen]) -> None:
