@@ -259,10 +259,18 @@ def test_a_forked_child_has_a_ring_of_its_own(python: Interpreter, jobs: Jobs) -
 
 def test_children_that_only_run_to_their_exec_make_none(python: Interpreter, jobs: Jobs) -> None:
     code = """
-        import subprocess
-        for _ in range(20):
-            subprocess.run(["true"], preexec_fn=lambda: None, check=True)
+        import ctypes, os, subprocess, time
+        libc = ctypes.CDLL(None)
+        def exec_without_a_word():  # from C, past the hooks of os
+            time.sleep(0.02)
+            libc.execl(b"/bin/true", b"true", None)
+        for _ in range(5):
+            subprocess.run(["true"], preexec_fn=lambda: time.sleep(0.02), check=True)
             subprocess.run(["true"], check=True)
+            pid = os.fork()
+            if pid == 0:
+                exec_without_a_word()
+            assert os.waitpid(pid, 0)[1] == 0
         """
     done = jobs.run(python, code)
     assert done.status == 0, done.err

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from ftforensics.model.ring import Ring
 from ftforensics.wire.ring import NotARing, read_ring
 from jobs import CRASH, Jobs
 from rings import only_ring, read, ring_paths, start
+from synth.ring import SLOT, TABLE_AT
 
 # The job goes on with everything that touches the ring, then crashes, and the crash is recorded as always.
 GO_ON = f"""
@@ -171,7 +174,8 @@ def test_a_page_taken_away_on_a_full_disk(small_disk: Path, python: Interpreter,
 def test_a_limit_on_file_size(python: Interpreter, jobs: Jobs) -> None:
     """Exceeding it would be SIGXFSZ, which ends a process."""
     code = """
-        import resource
+        import resource, signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, a launcher in C does not
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
         import ftforensics
         ftforensics.install(helper="none")
@@ -228,6 +232,14 @@ def test_a_copy_of_a_ring_that_is_written_reads_well(jobs: Jobs, tmp_path: Path)
         for text in (ring.note or "", ring.phase or "", *(mark.text for mark in ring.marks)):
             assert len(set(text)) <= 1 and len(text) in (0, 200, 208, 990)
         copy.unlink()
+    # The same for the two slots of the note alone, copied so often that many copies meet a store.
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+        offset, slot, count = struct.unpack_from("<QII", pages, TABLE_AT + 16 * list(SLOT).index("note"))
+        for turn in range(60_000):
+            at = offset + turn % count * slot
+            copied = pages[at : at + slot]
+            if copied[:8] == copied[-8:] != bytes(8):
+                assert len(set(copied[24 : 24 + 990])) == 1
     job.go_on()
     assert job.end() == (0, "")
 
