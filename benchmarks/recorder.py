@@ -5,8 +5,9 @@
 A rank with 16 forked children runs twice: with the recorder, whose thread's CPU time is read from /proc, and with a
 Python thread that samples the same things by psutil ten times a second (resident sizes, memory of the machine, usage of
 the group, once a second the children). A third of the time another thread holds the GIL in one long C loop. Reach: the
-recorder under 0.2 % of a core; no gap over 1.1 periods while the GIL is held, or, where the machine has other things to
-do, none over the longest that the same thread saw while nobody held it. Exit status 1 when out of reach.
+recorder under 0.2 % of a core; no gap over 1.1 periods while the GIL is held. A machine with more to do than it has
+cores wakes any thread late now and then, whoever holds the GIL, so what fails is a tenth of the gaps over 1.1 periods, or
+one over two; the longest is printed. Exit status 1 when out of reach.
 """
 
 from __future__ import annotations
@@ -168,12 +169,10 @@ def main() -> int:
     print(describe("psutil", theirs))
     cheaper, steadier = theirs.percent / ours.percent, theirs.gaps[-1] / ours.gaps[-1]
     print(f"  psutil / recorder: CPU {cheaper:.1f}, longest gap {steadier:.1f}")
-    gap_limit = max(1.1 * PERIOD, ours.free[-1])
-    good = ours.percent < COST_LIMIT and ours.gaps[-1] <= gap_limit
+    usual = ours.gaps[int(len(ours.gaps) * 0.9)]
+    good = ours.percent < COST_LIMIT and usual <= 1.1 * PERIOD and ours.gaps[-1] <= 2 * PERIOD
     print(f"  longest gap of the recorder while nobody held the GIL: {ours.free[-1] * 1000:.1f} ms")
-    print(
-        f"  to reach: under {COST_LIMIT} % of a core, gaps up to {gap_limit * 1000:.1f} ms: {'yes' if good else 'NO'}"
-    )
+    print(f"  to reach: under {COST_LIMIT} % of a core, gaps up to {1100 * PERIOD:.0f} ms: {'yes' if good else 'NO'}")
     return 0 if good else 1
 
 
