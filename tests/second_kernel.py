@@ -13,6 +13,7 @@ from pathlib import Path
 
 from conditions import ROOT
 
+_ROOM = 2 << 30
 _VECTOR_STATE = ROOT / "tests" / "ground" / "vector_state.c"
 _INIT = """#!/bin/sh
 export PATH={path}
@@ -39,7 +40,7 @@ def boot(script: str, folder: Path, memory: str = "700M", timeout: float = 110) 
     arguments += ["con=null", "con0=fd:0,fd:1", "quiet", "log_buf_len=1M"]
     ran = subprocess.run(
         ["linux.uml", *arguments],
-        env={**os.environ, "LD_PRELOAD": str(vector_state)},
+        env={**os.environ, **_memory_in(folder), "LD_PRELOAD": str(vector_state)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -49,3 +50,10 @@ def boot(script: str, folder: Path, memory: str = "700M", timeout: float = 110) 
     status = (folder / "status").read_text().strip() if (folder / "status").exists() else "none: it did not start"
     assert status == "0", f"status {status}\n{output}\n{ran.stdout.decode(errors='replace')}"
     return output
+
+
+def _memory_in(folder: Path) -> dict[str, str]:
+    """The kernel's memory is a file, in /dev/shm unless told otherwise. Containers have 64 MB there, and what does not
+    fit kills the kernel (SIGBUS)."""
+    room = os.statvfs("/dev/shm")
+    return {} if room.f_bavail * room.f_frsize > _ROOM else {"TMPDIR": str(folder)}
