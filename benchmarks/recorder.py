@@ -6,8 +6,8 @@ A rank with 16 forked children runs twice: with the recorder, whose thread's CPU
 Python thread that samples the same things by psutil ten times a second (resident sizes, memory of the machine, usage of
 the group, once a second the children). A third of the time another thread holds the GIL in one long C loop. Reach: the
 recorder under 0.2 % of a core; no gap over 1.1 periods while the GIL is held. A machine with more to do than it has
-cores wakes any thread late now and then, whoever holds the GIL, so what fails is a tenth of the gaps over 1.1 periods, or
-one over two; the longest is printed. Exit status 1 when out of reach.
+cores wakes any thread late now and then, whoever holds the GIL, so what fails is a tenth of the gaps over 1.1 periods,
+or one over two; the longest is printed. Exit status 1 when out of reach.
 """
 
 from __future__ import annotations
