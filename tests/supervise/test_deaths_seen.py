@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions import CGROUP_V1_MEMORY, needs_cgroup_v1_memory, needs_proc_events, needs_unshare
+from conditions import CGROUP_V1_MEMORY, needs_cgroup_v1_memory, needs_proc_events, needs_tracefs, needs_unshare
 from ftforensics.model.run import Died, RunEvidence
 from ftforensics.wire.run_evidence import read_run_evidence
 from supervised import ROOT, wait_for
@@ -105,6 +105,20 @@ def test_a_zombie_tells_its_status_without_events(job) -> None:
     )
     assert ended.status == 3
     assert signal.SIGABRT in [death.signal for death in ended.evidence.died if not death.direct]
+
+
+@needs_tracefs
+@needs_proc_events
+def test_who_killed_a_process_that_had_just_begun(job) -> None:
+    """The trace is not read before it is known that the target is ours."""
+    script = "sleep 0.5; for i in 1 2 3 4 5; do bash -c 'kill -9 $$'; done; sleep 0.2; exit 1"
+    evidence = job("bash", "-c", script).evidence
+    if not evidence.started.traced:
+        pytest.skip("signals could not be traced: " + "; ".join(gap.why for gap in evidence.gaps))
+    killed = sorted(death.pid for death in evidence.died if death.signal == 9)
+    assert len(killed) == 5
+    assert sorted(sent.target_tid for sent in evidence.sent if sent.signal == 9) == killed
+    assert all(sent.sender_pid == sent.target_tid for sent in evidence.sent if sent.signal == 9)
 
 
 def test_a_daemon_that_loses_its_parent_is_ours(job) -> None:

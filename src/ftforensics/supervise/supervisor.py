@@ -379,10 +379,14 @@ class _Watch:
     def _on_senders(self) -> None:
         if self._senders is None:
             return
-        for line in self._senders.read():
-            if line.target_tid in self._ever or line.target_tid == os.getpid():
-                self._evidence.write("sent", line._asdict(), line.at)
-        self._rest(self._senders.fd, self._on_senders)
+        lines = self._senders.read()  # at once: who the sender is can be asked as long as it lives
+        self._on_events()  # the target may have been made a moment before
+        for line in lines:
+            # Without the kernel's events we are in a pid namespace, and the trace does not know us by our pids: all are
+            # kept.
+            if self._events is None or line.target_tid in self._ever or line.target_tid == os.getpid():
+                sender = line.sender_pid or (line.sender_tid if line.sender_tid in self._ever else None)
+                self._evidence.write("sent", {**line._asdict(), "sender_pid": sender}, line.at)
 
     def _on_kernel(self) -> None:
         if self._kernel is None:
