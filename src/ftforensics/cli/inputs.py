@@ -122,6 +122,7 @@ def gather(
         given_exit=_as_status(exit_code),
         given_pid=pid,
         given_rank=rank,
+        left_out=len(failures),
         gaps=[
             *(gap for run in pile.runs for gap in run.gaps),
             *(Gap(Kind.KERNEL.value, f"{path} holds no line: it excludes nothing") for path in pile.empty),

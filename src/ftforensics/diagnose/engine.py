@@ -63,10 +63,11 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
         return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
     weighed = root.weighed
     named = [one.death for one in judged if one.death.from_kernel]
-    unclaimed = len(named) > 1 or (bool(named) and any(log.lines for log in case.launcher_logs))
+    others = case.left_out or any(log.lines for log in case.launcher_logs)
+    unclaimed = len(named) > 1 or bool(named and others)
     if unclaimed:
         # Others' kills stand in a kernel log as well: nothing says which process is the job's.
-        weighed = Weighed(_whose(named, bool(case.launcher_logs)), _only_possible(weighed), None)
+        weighed = Weighed(_whose(named, bool(case.launcher_logs) and not case.left_out), _only_possible(weighed), None)
     remedies = list(weighed.best.remedies) if weighed.best else _settling(weighed.hypotheses)
     if unclaimed:
         remedies = [Remedy("Say which process is the job's", "ftforensics analyze --pid PID FILE...", settles=True)]

@@ -273,8 +273,10 @@ def _another_quarter(moment: Moment, death: Death, place: str, source: str) -> l
 
 def _earlier_boot(line: LogLine, death: Death, place: str, source: str) -> list[Cite]:
     boot = line.moment.boot_id
-    if death.boot_id is not None or boot is None or not boot.startswith(EARLIER_BOOT) or death.wall is not None:
+    if death.boot_id is not None or boot is None or not boot.startswith(EARLIER_BOOT):
         return []
+    if seconds_after(line.moment, death.wall) is not None:
+        return []  # the dates tell
     return [Cite(source, place, "the machine was started again later in this log: the process may be of another boot")]
 
 

@@ -76,6 +76,7 @@ class Case(msgspec.Struct, frozen=True):
     boot_id: str | None = None
     host: str | None = None
     booted: float | None = None
+    left_out: int = 0  # files that were given and could not be read: the job's log may be among them
     gaps: list[Gap] = []
 
 

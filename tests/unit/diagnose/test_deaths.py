@@ -357,3 +357,53 @@ def test_a_kill_before_the_trace_was_armed_was_not_traced() -> None:
         started = msgspec.structs.replace(evidence.started, traced=True, at=armed)
         (death,) = build_deaths(Case(runs=[msgspec.structs.replace(evidence, started=started)]), [])
         assert death.traced is traced
+
+
+# --- whose doing it was -----------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_not_killed_by_its_childs_kill() -> None:
+    """A helper that the rank stopped seconds before is no reason for the rank's own SIGKILL."""
+    helper = died(11, ppid=10, at=97.0, comm="sleep", rank=None, start_ticks=None)
+    roots = {one.pid: one.role for one in diagnose(of(ring(), runs=[run(helper, died())])).processes}
+    assert roots[10] == "root" and roots[11] != "root"
+
+
+def test_a_helper_that_was_stopped_explains_no_good_end() -> None:
+    evidence = run(died(11, comm="ffmpeg", rank=None, start_ticks=None))
+    good = msgspec.structs.replace(evidence, ended=Ended(102.0, clocks(102.0), code=0))
+    assert diagnose(Case(runs=[evidence])).verdict.outcome == "failed"
+    assert diagnose(Case(runs=[good])).verdict.outcome == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("records", "confidence"), [(20, "likely"), (19, "likely"), (2, "undecided"), (1, "undecided")]
+)
+def test_as_many_records_as_ranks_that_are_alike(records: int, confidence: str) -> None:
+    """In a pid namespace the kernel's numbers are others: which record is whose stays open, not what happened."""
+    rings = []
+    for rank in range(20):
+        one = ring(pid=100 + rank)
+        inside = msgspec.structs.replace(one.process, pid_namespace=4026532000, rank=rank, start_ticks=1000 + rank)
+        rings.append(msgspec.structs.replace(one, process=inside))
+    ended = [died(100 + rank, rank=rank, start_ticks=1000 + rank, at=101.0 + rank / 1000) for rank in range(20)]
+    evidence = run(*ended)
+    assert evidence.started is not None
+    inside_run = msgspec.structs.replace(evidence.started, pid_namespace=4026532000)
+    events = [
+        OomKill(
+            LogLine("Killed process", number, moment=Moment(monotonic=100.5 + number / 1000, boot_id=BOOT)),
+            50000 + number,
+            "python",
+            scope="memcg",
+            victim_group=GROUP,
+            limit_group=GROUP,
+        )
+        for number in range(records)
+    ]
+    case = of(
+        *rings,
+        runs=[msgspec.structs.replace(evidence, started=inside_run)],
+        kernel_logs=[KernelLog("file", "kernel.log", boot_id=BOOT, events=list(events))],
+    )
+    assert diagnose(case).verdict.confidence == confidence
