@@ -432,6 +432,9 @@ def settling_look(death: Death) -> Remedy:
         since = f' --since "{start:%Y-%m-%d %H:%M:%S} UTC"'
     on = f"On {death.host}, as root" if death.host not in (None, "localhost") else "On the node, as root"
     named = death.oom[0] if death.oom else None
+    if named is not None and (named.kill.limits is not None or named.kill.constraint is not None):
+        who = f"pid {named.kill.pid} ({named.kill.comm})"
+        return Remedy(f"Find out whether {who}, which the kernel killed, was this process", settles=True)
     if named is not None and named.match.tie is Tie.WEAK:
         who = f"pid {named.kill.pid} ({named.kill.comm})"
         return Remedy(f"Find out whether {who}, which the kernel killed, belonged to the job", settles=True)

@@ -67,7 +67,9 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     unclaimed = len(named) > 1 or bool(named and others)
     if unclaimed:
         # Others' kills stand in a kernel log as well: nothing says which process is the job's.
-        weighed = Weighed(_whose(named, bool(case.launcher_logs) and not case.left_out), _only_possible(weighed), None)
+        judged = judged[-1:] + judged[:-1]  # the latest is what one most likely asks about
+        whose = _whose(named, bool(case.launcher_logs) and not case.left_out)
+        weighed = Weighed(whose, _only_possible(judged[0].weighed), None)
     remedies = list(weighed.best.remedies) if weighed.best else _settling(weighed.hypotheses)
     if unclaimed:
         remedies = [Remedy("Say which process is the job's", "ftforensics analyze --pid PID FILE...", settles=True)]

@@ -125,7 +125,16 @@ def _kill(death: Death) -> OomKill | None:
 
 def _record(death: Death) -> OomMatch | None:
     """The kernel's record of this kill; one that merely may be about this process says nothing of its memory."""
-    return next((one for one in death.oom if one.match.tie is not Tie.WEAK and not one.kill.line.forgeable), None)
+    unsure = (Tie.STRONG, Tie.WEAK)
+    return next(
+        (
+            one
+            for one in death.oom
+            if not (one.match.tie is Tie.WEAK or (one.match.tie in unsure and one.match.against))
+            and not one.kill.line.forgeable
+        ),
+        None,
+    )
 
 
 # What the curve is of

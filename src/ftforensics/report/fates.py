@@ -41,7 +41,10 @@ def others(diagnosis: Diagnosis) -> list[ProcessReport]:
 
 
 def _how(process: ProcessReport) -> str:
-    return f"{ending(process)} from {printable(process.by)}" if process.by else ending(process)
+    if not process.by:
+        return ending(process)
+    word = "from" if process.exit.signal else "by"  # "ended by SIGTERM from 17987 (torchrun)", "ended by mp.spawn"
+    return f"{ending(process)} {word} {printable(process.by)}"
 
 
 def names(members: Sequence[ProcessReport], first: ProcessReport | None) -> str:

@@ -13,9 +13,11 @@ MOST_HOLDERS = 3  # without verbose
 
 
 def title(history: MemoryHistory) -> str:
-    """As "The last minute", "The last 12 s"."""
-    longest = max((point.before for point in history.points), default=60.0)
-    return "The last minute" if longest >= 55 or not history.points else f"The last {time_text(longest)}"
+    """As "The last minute", "The last 12 s"; "Memory at the end" where nothing was sampled."""
+    if not history.points:
+        return "Memory at the end"
+    longest = max(point.before for point in history.points)
+    return "The last minute" if longest >= 55 else f"The last {time_text(longest)}"
 
 
 def fullness(history: MemoryHistory, *, named: bool = True) -> str | None:

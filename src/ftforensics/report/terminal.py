@@ -328,8 +328,9 @@ def _hypotheses(page: Page, label: str, findings: Sequence[Finding]) -> None:
         most = len(cites) if page.view.verbose else 2
         for cite in cites[:most]:
             page.hanging(" " * (LABEL + 2), printable(cite.text), right=place_of(cite))
-        if page.view.verbose and not excluded:
-            for cite in finding.against:
+        if not excluded:
+            # What speaks against a guess is what keeps it one.
+            for cite in finding.against[: None if page.view.verbose else 1]:
                 page.hanging(" " * (LABEL + 2) + "against: ", printable(cite.text), right=place_of(cite))
 
 
@@ -344,7 +345,8 @@ def _last_minute(page: Page, diagnosis: Diagnosis) -> None:
     history = process.memory if process else None
     if process is None or history is None or not (page.view.verbose or _memory_matters(diagnosis)):
         return
-    page.heading(memory.title(history), printable(history.quantity))
+    # Without samples the figures are those of the kernel's record: of the limit's group, not of this process.
+    page.heading(memory.title(history), printable(history.quantity) if history.points else "")
     if scale := plot.scale_of(history):
         _plot(page, history, scale)
     for sentence in memory.sentences(history, len(history.holders) if page.view.verbose else memory.MOST_HOLDERS):
@@ -431,7 +433,7 @@ def _other_processes(page: Page, diagnosis: Diagnosis) -> None:
                 later = f", {process.time - began:+.3f} s"
             page.hanging("  ", f"{who(process)} {how}{later}", right=printable(role))
         if len(members) > len(shown):
-            page.line(f"  ... {len(members) - len(shown)} more that {how} ({printable(role)})")
+            page.line(f"  ... {len(members) - len(shown)} more: {how} ({printable(role)})")
 
 
 def _attempts(page: Page, diagnosis: Diagnosis) -> None:

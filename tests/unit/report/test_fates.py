@@ -42,7 +42,7 @@ def told(make_killed: Make, *rest: ProcessReport) -> list[str]:
 def test_equal_fates_are_one_line(make_killed: Make) -> None:
     assert [f"{fate.who}: {fate.how}" for fate in consequences(make_killed())] == [
         "ranks 0-2, 4-7: ended by SIGTERM from 17987 (torchrun), 1.9 s later",
-        "4 workers of rank 0: killed by SIGKILL, 2.0 s to 5.0 s later",
+        "4 workers of rank 0: killed by SIGKILL, 2 s to 5 s later",
     ]
 
 
@@ -82,7 +82,7 @@ def test_times(make_killed: Make) -> None:
     assert told(make_killed, process(time=None)) == ["pid 50 on gpu-07: ended by SIGTERM"]
     assert told(make_killed, process(time=99.5)) == ["pid 50 on gpu-07: ended by SIGTERM, 500 ms earlier"]
     both = told(make_killed, process(time=99.5), process(pid=51, time=102.0))
-    assert both == ["pids 50, 51: ended by SIGTERM, 500 ms before to 2.0 s after"]
+    assert both == ["pids 50, 51: ended by SIGTERM, 500 ms before to 2 s after"]
 
 
 def test_own_failures_are_not_consequences(make_killed: Make) -> None:

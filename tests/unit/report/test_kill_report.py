@@ -39,7 +39,7 @@ The last minute                                        memory of /slurm/job_4411
 The last second                                 group: usage of the memory group
    before  anon GiB  file MiB shmem MiB group GiB  free GiB
      47 s  phase save_checkpoint
-    2.0 s  step 500
+      2 s  step 500
     1.1 s      7.75     200.0       0.0     62.90    400.25
    964 ms      7.77     200.0       0.0     63.00    400.25
    864 ms      7.80     200.0       0.0     63.10    400.25
@@ -60,7 +60,7 @@ For       8 ranks x 13.5 GB                                           crash argv
 
 The other deaths are consequences
   ranks 0-2, 4-7        ended by SIGTERM from 17987 (torchrun), 1.9 s later
-  4 workers of rank 0   killed by SIGKILL, 2.0 s to 5.0 s later
+  4 workers of rank 0   killed by SIGKILL, 2 s to 5 s later
 
 Attempts
   - attempt 1: rank 3 killed by the kernel, cgroup-oom (proven)
