@@ -41,6 +41,7 @@ def start(command: Sequence[str]) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     _, err = process.communicate(timeout=PATIENCE)
+    print(err)  # pytest shows it when a later assertion fails
     return process.returncode, err
 
 
@@ -234,6 +235,56 @@ def test_processor_time_limit(tmp_path: Path, way: str, limit: str) -> None:
     cause, confidence = verdict(report)
     assert cause == "cpu-time-limit"
     assert confidence in ("proven", "likely")
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+RANKS = str(Path(__file__).parent / "programs" / "ranks.py")
+
+
+def torchrun(way: str, victim: int) -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", RANKS, way, str(victim)]
+
+
+@needs_root
+@needs_torch
+@pytest.mark.torch
+@pytest.mark.parametrize("victim", [0, 1])
+def test_the_rank_that_was_killed_is_the_root_and_the_others_are_consequences(tmp_path: Path, victim: int) -> None:
+    folder = tmp_path / "run"
+    process = start([*supervised(folder), *torchrun("wait", victim)])
+    assert process.stdout is not None
+    word, pid = next(line for line in process.stdout if line.startswith("victim")).split()
+    wait_until_armed(folder)
+    os.kill(int(pid), signal.SIGKILL)
+    assert finish(process)[0] == 1, word
+    report = report_of(folder)
+    assert verdict(report) == ("killed-by-process", "proven")
+    died = root(report)
+    assert (died["pid"], died["rank"], died["exit"]["signal"]) == (int(pid), victim, "SIGKILL")
+    assert f"{os.getpid()} (" in died["by"]
+    others = [process for process in report["processes"] if process is not died]
+    assert others and all(process["role"] == "collateral" for process in others)
+
+
+@needs_cgroup_v1_memory
+@needs_torch
+@pytest.mark.torch
+def test_the_rank_that_the_kernel_chose_is_the_root(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with MemoryGroup(1200 * MIB) as group:
+        process = start([*group.enter, *supervised(folder), *torchrun("eat", 1)])
+        assert process.stdout is not None
+        pid = next(line for line in process.stdout if line.startswith("victim")).split()[1]
+        assert finish(process)[0] == 1
+        assert group.kills() == 1
+    report = report_of(folder)
+    assert verdict(report) == ("cgroup-oom", "proven")
+    died = root(report)
+    assert (died["pid"], died["rank"]) == (int(pid), 1)
+    assert died["memory"]["holders"][0]["pid"] == int(pid)
+    others = [process for process in report["processes"] if process is not died]
+    assert others and all(process["role"] == "collateral" for process in others)
 
 
 # --- namespaces -------------------------------------------------------------------------------------------------------
