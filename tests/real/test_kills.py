@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from conditions import ROOT, needs_cgroup_v1_memory, needs_root, needs_torch, needs_unshare
@@ -87,6 +88,9 @@ def test_memory_limit_under_run(tmp_path: Path) -> None:
     assert (died["exit"]["signal"], died["phase"], died["step"]) == ("SIGKILL", "save_checkpoint", 500)
     assert group.name in report["verdict"]["summary"] and "300 MiB" in report["verdict"]["summary"]
     assert "cgroup-oom" in err or "memory limit" in err
+    schema = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "evidence.schema.json").read_text()))
+    for line in (folder / "evidence.jsonl").read_text().splitlines():
+        schema.validate(json.loads(line))
 
 
 @needs_cgroup_v1_memory

@@ -17,12 +17,14 @@ from ftforensics.model.basics import Address
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.model.helper_report import HelperReport
+from ftforensics.model.run import RunEvent
 
 PUBLISHED: dict[str, tuple[type[msgspec.Struct], str]] = {
     "crash.schema.json": (CrashRecord, "ftforensics.crash/1"),
     "helper.schema.json": (HelperReport, "ftforensics.helper/1"),
     "report.schema.json": (Diagnosis, "ftforensics.report/1"),
 }
+EVIDENCE = "evidence.schema.json"
 
 
 def json_schema(struct: type[msgspec.Struct], name: str) -> dict[str, Any]:
@@ -41,14 +43,38 @@ def json_schema(struct: type[msgspec.Struct], name: str) -> dict[str, Any]:
     }
 
 
+def line_schema(name: str) -> dict[str, Any]:
+    """The schema of one line of `evidence.jsonl`: which event it is, its `type` says."""
+    (top,), definitions = msgspec.json.schema_components(
+        [RunEvent], schema_hook=_address, ref_template="#/$defs/{name}"
+    )
+    for definition in definitions.values():
+        tagged = "type" in definition.get("required", ())
+        _loosen(definition)
+        if tagged:
+            definition["properties"]["type"] = definition["properties"]["type"]["anyOf"][0]
+            definition["required"] = ["type"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": name,
+        "description": "One line of evidence.jsonl.",
+        **top,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
 def write_schemas(folder: Path) -> list[Path]:
     """Write every published schema into `folder`; returns the files."""
     written = []
     for file_name, (struct, name) in PUBLISHED.items():
-        path = folder / file_name
-        path.write_text(json.dumps(json_schema(struct, name), indent=2) + "\n", encoding="utf-8")
-        written.append(path)
+        written.append(_write(folder / file_name, json_schema(struct, name)))
+    written.append(_write(folder / EVIDENCE, line_schema("ftforensics.evidence/1")))
     return written
+
+
+def _write(path: Path, schema: dict[str, Any]) -> Path:
+    path.write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
+    return path
 
 
 def _address(wanted: type) -> dict[str, Any]:

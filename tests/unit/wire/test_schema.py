@@ -13,8 +13,9 @@ from ftforensics.diagnose import diagnose
 from ftforensics.model.basics import encode_hook
 from ftforensics.model.case import Case, CaseRecord
 from ftforensics.wire.record import ReadRecord, read_record
-from ftforensics.wire.schema import PUBLISHED, write_schemas
+from ftforensics.wire.schema import EVIDENCE, PUBLISHED, write_schemas
 from synth.crash_record import CrashText
+from synth.run_evidence import RunText
 
 
 def schema(root: Path, name: str) -> jsonschema.Draft202012Validator:
@@ -23,10 +24,21 @@ def schema(root: Path, name: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(content)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [*PUBLISHED, EVIDENCE])
 def test_the_published_schema_is_current(root: Path, tmp_path: Path, name: str) -> None:
     write_schemas(tmp_path)
     assert (root / "docs" / name).read_text() == (tmp_path / name).read_text(), "run: python -m ftforensics.wire.schema"
+
+
+def test_a_line_of_evidence_fits_and_another_type_does_not(root: Path) -> None:
+    validator = schema(root, EVIDENCE)
+    text = RunText().started().died(7, signal=9).counted(1011.0, "death", oom_kill=3, job=1).kernel("3,1,2,-;x")
+    for line in text.sent(9, 7, 5).gap("kmsg", "refused").ended(code=1).data().splitlines():
+        validator.validate(json.loads(line))
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"type": "born", "pid": 7})
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"pid": 7})
 
 
 def test_records_fit(root: Path) -> None:
