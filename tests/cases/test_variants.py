@@ -156,3 +156,25 @@ def test_a_kernel_log_alone_asks_which_process_is_meant(judge: Judge) -> None:
     assert "names 5 processes" in diagnosis.verdict.summary
     assert {one.confidence.value for one in diagnosis.hypotheses} == {"possible"}
     assert "--pid" in (diagnosis.remedies[0].command or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "cause", "roles"),
+    [
+        ({"pid": 10737}, "cgroup-oom", ["root"]),
+        ({"pid": 10736}, "launcher-teardown", ["collateral"]),
+        ({"rank": 0}, "launcher-teardown", ["collateral"]),
+        ({"rank": 7}, None, []),
+    ],
+)
+def test_only_the_process_that_is_asked_about(
+    tmp_path: Path, asked: dict[str, int], cause: str | None, roles: list[str]
+) -> None:
+    (tmp_path / "job.log").write_text(OOM)
+    (tmp_path / "kernel.log").write_text(KERNEL)
+    paths = [str(tmp_path / "job.log"), str(tmp_path / "kernel.log")]
+    with Progress() as progress:
+        case = gather(paths, pid=asked.get("pid"), rank=asked.get("rank"), progress=progress)
+    diagnosis = diagnose(case)
+    assert diagnosis.verdict.cause == cause
+    assert [process.role for process in diagnosis.processes] == roles

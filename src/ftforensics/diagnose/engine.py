@@ -57,6 +57,11 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     judged = _ordered([_judge(death, resolve) for death in build_deaths(case, crashes)])
     if not judged:
         return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
+    first = judged[0]
+    judged = [one for one in judged if _is_meant(one.death, case)]
+    if not judged:
+        summary = "Nothing here says how the process that is asked about ended."
+        return Diagnosis(Verdict("unknown", None, None, "undecided", summary), gaps=list(case.gaps), processes=[])
     root = judged[0]
     if root.significance >= STRANGER and any(run.ended is not None and run.ended.code == 0 for run in case.runs):
         # A job also stops helpers of its own; what ended well is not explained by one of them.
@@ -78,11 +83,18 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
         verdict=weighed.verdict,
         # The verdict's own evidence comes first: a reader of the report looks for it there.
         hypotheses=[weighed.best, *weighed.hypotheses] if weighed.best else weighed.hypotheses,
-        processes=[_process(one, "root" if one is root and not unclaimed else _role(one), rings) for one in judged],
+        processes=[_process(one, "root" if one is first and not unclaimed else _role(one), rings) for one in judged],
         remedies=_distinct(remedies),
         gaps=_gaps(case.gaps, judged),
         timeline=_timeline(judged, case),
     )
+
+
+def _is_meant(death: Death, case: Case) -> bool:
+    """Is it the process that the person asks about? Everything else was looked at to tell causes from consequences."""
+    if case.given_pid is not None and case.given_pid not in (death.pid, *death.host_pids):
+        return False
+    return case.given_rank is None or case.given_rank == death.rank
 
 
 def _only_possible(weighed: Weighed) -> list[Finding]:
