@@ -82,6 +82,8 @@ def rate(growth: float) -> str:
 def together(history: MemoryHistory) -> str | None:
     if history.ranks is None or history.rising is None:
         return None
+    if history.rising < 2:
+        return f"of {history.ranks} ranks only one grew" if history.rising == 1 and history.ranks > 1 else None
     return f"{history.rising} of {history.ranks} ranks grew together"
 
 

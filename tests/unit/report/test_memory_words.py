@@ -88,3 +88,11 @@ def test_a_short_life_has_a_short_title(make_history: Make) -> None:
 def test_holders_without_name_or_pid() -> None:
     assert memory.holder_name(Holder(None, None, 1)) == "pid unknown"
     assert memory.holder_name(Holder(7, "\x1b[31mx", 1)) == "\\x1b[31mx (pid 7)"
+
+
+@pytest.mark.parametrize(
+    ("rising", "ranks", "said"),
+    [(8, 8, "8 of 8 ranks grew together"), (1, 2, "of 2 ranks only one grew"), (0, 2, None), (1, 1, None)],
+)
+def test_who_grew(make_history: Make, rising: int, ranks: int, said: str | None) -> None:
+    assert memory.together(changed(make_history, rising=rising, ranks=ranks)) == said
