@@ -28,6 +28,12 @@ def text(case: str, name: str = "launcher.log") -> str:
 
 KILLED, RAISED, OOM = text("torchrun-sigkill"), text("torchrun-raise"), text("torchrun-oom")
 KERNEL = text("torchrun-oom", "kernel.log")  # of pid 10737
+BOTH = "".join(
+    line.replace("-15 (pid: 10736)  (SIGTERM)", "-9 (pid: 10736)  (SIGKILL)")
+    for line in OOM.splitlines(keepends=True)
+    if "closing signal" not in line and not line.startswith("[rank0]")
+)
+DAMAGED = "[ 2441.000000] Memory failure: 0x1234: Sending SIGBUS to python:10737 due to hardware memory corruption\n"
 SPAWNED = text("mpspawn-sigkill")
 LATE = "2026-11-29T14:28:50 DUE TO TIME LIMIT"
 SLURM = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT {} ***\n"
@@ -105,6 +111,12 @@ def dated(kernel: str, stamp: str) -> str:
         ({"job.log": KILLED + KERNEL}, UNKNOWN, 10749),
         ({"job.log": KERNEL + KILLED}, UNKNOWN, 10749),
         ({"job.log": OOM + KERNEL}, ("cgroup-oom", "proven"), 10737),
+        # two were killed, and the launcher noticed the other one first
+        ({"job.log": BOTH, "kernel.log": moved(KERNEL, 10736)}, ("cgroup-oom", "proven"), 10736),
+        ({"job.log": OOM.replace("binary: /home/user/venv/bin/python", "binary: ./run.sh"), "kernel.log": KERNEL},
+         ("cgroup-oom", "proven"), 10737),
+        # what the kernel sent was no SIGKILL
+        ({"job.log": OOM, "kernel.log": DAMAGED}, UNKNOWN, 10737),
         # when and where it was
         ({"job.log": OOM, "kernel.log": dated(KERNEL, "Sun Nov 29 14:28:53 2026")}, ("cgroup-oom", "proven"), 10737),
         ({"job.log": OOM, "kernel.log": dated(KERNEL, "Sun Nov 29 21:28:53 2026")}, ("cgroup-oom", "proven"), 10737),
@@ -129,7 +141,7 @@ def dated(kernel: str, stamp: str) -> str:
         ({"job.log": RAISED, "container.json": docker("2026-11-29T14:29:05.1Z")}, ("exit-code", "likely"), 10798),
         ({"job.log": RAISED, "sacct.txt": STEPS.format("COMPLETED|0:0")}, ("exit-code", "likely"), 10798),
     ],
-    ids=range(34),
+    ids=range(37),
 )  # fmt: skip
 def test_told_apart(judge: Judge, texts: Texts, cause: tuple[str | None, str], root: int | None) -> None:
     diagnosis = judge(texts)

@@ -16,7 +16,7 @@ from ftforensics.diagnose.handlers import signal_owners
 from ftforensics.diagnose.memory import memory_history
 from ftforensics.diagnose.names import Resolver, module_offsets
 from ftforensics.diagnose.ring_view import last_second
-from ftforensics.diagnose.roles import BYSTANDER, STRANGER, is_consequence, sent_politely, significance
+from ftforensics.diagnose.roles import BYSTANDER, SIGKILL, STRANGER, is_consequence, sent_politely, significance
 from ftforensics.diagnose.stacks import merge, other_threads, python_groups, seen_from_outside
 from ftforensics.diagnose.timeline import events_of, events_of_run, timeline
 from ftforensics.diagnose.verdict import Weighed, weigh
@@ -171,10 +171,19 @@ def _ordered(judged: list[_Judged]) -> list[_Judged]:
         marked = [one for one in marked if one.significance < BYSTANDER]
     # Every clock-bearing death needs the same clock to be compared by.
     wall = any(death.when.realtime is not None for death in deaths)
-    return sorted(marked, key=lambda one: _precedence(one, wall))
+    explained = any(_is_killed_for_memory(one) for one in marked)
+    return sorted(marked, key=lambda one: _precedence(one, wall, explained))
 
 
-def _precedence(judged: _Judged, wall: bool) -> tuple[bool, int, bool, bool, bool, float, bool, int]:
+def _is_killed_for_memory(judged: _Judged) -> bool:
+    best = judged.weighed.best
+    cause = find_cause(best.cause) if best is not None and best.confidence is not Confidence.POSSIBLE else None
+    return cause is not None and cause.family == "memory" and cause.kind is Kind.KILLER
+
+
+def _precedence(
+    judged: _Judged, wall: bool, explained: bool
+) -> tuple[bool, int, bool, bool, bool, float, bool, bool, int]:
     death, best = judged.death, judged.weighed.best
     time = death.when.realtime if wall else death.when.monotonic
     return (
@@ -184,6 +193,8 @@ def _precedence(judged: _Judged, wall: bool) -> tuple[bool, int, bool, bool, boo
         _taken_along(judged),
         time is None and _ends_unseen(death) and (best is None or best.confidence is Confidence.POSSIBLE),
         time if time is not None else float("inf"),
+        # Of two SIGKILLs the one that the kernel explains has the better claim, whichever the launcher noticed first.
+        explained and death.signal == SIGKILL and not _is_killed_for_memory(judged),
         not death.first,
         list(Confidence).index(best.confidence) if best is not None else len(Confidence),
     )

@@ -58,7 +58,7 @@ def match_line(line: LogLine, pid: int | None, comm: str | None, log: KernelLog,
     if pid not in death.host_pids:
         return None
     why.append(Cite(log.source, place, f"pid {pid} is this process"))
-    strange = comm is not None and not name_fits(comm, death)
+    strange = comm is not None and not (name_fits(comm, death) or _may_have_become(comm, death))
     if strange:
         against.append(Cite(log.source, place, f"the kernel calls it {comm!r}, not {' or '.join(death.comms[:3])}"))
     timing = _timing(line.moment, death, place, log.source)
@@ -198,6 +198,12 @@ def name_fits(comm: str, death: Death) -> bool:
         return True
     python = any(name.startswith(_PYTHON_NAMES) for name in known)
     return python and comm.startswith(_PYTHON_NAMES)
+
+
+def _may_have_become(comm: str, death: Death) -> bool:
+    """A launcher names the program that it started, `run.sh`; a shell's `exec python` keeps the pid."""
+    observed = death.ring is not None or death.crash is not None or death.watched
+    return not observed and comm.startswith(_PYTHON_NAMES)
 
 
 def comm_of_program(path: str) -> str:

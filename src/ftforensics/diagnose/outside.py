@@ -17,6 +17,7 @@ from ftforensics.parsers.cgroup_path import is_at_or_below, unit_of
 SI_KERNEL = 128
 RECENT = 600.0  # seconds before the end in which a signal may have to do with it: the longest grace periods
 GRACE = 180.0  # seconds from a scheduler's decision to the end that a launcher reports, with two clocks' slack
+_CONTAINED = ("kubernetes", "docker")
 _BY_GROUP = ("systemd-oomd", "kubernetes", "docker", "systemd")
 
 
@@ -91,7 +92,9 @@ def _notice(notice: Notice, death: Death) -> Match | None:
     if notice.live and death.boot_id is None:
         return None
     # Slurm names all of a job's nodes: "n[1-4]", "n1,n2".
-    if notice.host is not None and not set("[,") & set(notice.host) and other_machine(notice.host, death.host):
+    several = notice.host is not None and set("[,") & set(notice.host)
+    # A pod or container has a host name of its own, which is not its node's.
+    if not several and notice.authority not in _CONTAINED and other_machine(notice.host, death.host):
         return None
     against: list[Cite] = []
     apart = seconds_between(notice.moment, death.when) or seconds_after(notice.moment, death.wall)

@@ -32,9 +32,11 @@ from collections.abc import Iterator
 
 from ftforensics.causes.ending import SIGKILL, is_unseen, rank_of, signal_of, strength, weaker
 from ftforensics.causes.registry import Kind
+from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.kernel import MemoryFailure
+from ftforensics.model.signals import signal_name
 
 KIND = Kind.KILLER
 _SIGBUS = 7
@@ -48,12 +50,20 @@ def check_death(death: Death) -> Iterator[Finding]:
     confidence = strength(match.match.tie, match.match.against)
     if event.line.forgeable or event.pid is None:
         confidence = weaker(confidence, Confidence.POSSIBLE)
+    against = list(match.match.against)
+    number = signal_of(death)
+    if event.signal is not None and number is not None and event.signal != signal_name(number):
+        # A SIGBUS for a page that it had not yet touched: it may have handled that and lived on.
+        against.append(
+            Cite(match.cite.source, match.cite.locator, f"that sent {event.signal}, not {signal_name(number)}")
+        )
+        confidence = weaker(confidence, Confidence.POSSIBLE)
     yield Finding(
         cause="hardware-memory-error",
         confidence=confidence,
         summary="The machine's memory is damaged, in a page that this process used.",
         supports=[match.cite, *match.match.why, *death.ending],
-        against=match.match.against,
+        against=against,
         remedies=[
             Remedy("Take the node out of service and have its memory tested", "dmesg | grep -i 'memory failure'"),
             Remedy("Restart from a checkpoint of before: what was computed last may be damaged"),
