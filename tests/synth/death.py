@@ -95,14 +95,13 @@ class DeathBuilder(msgspec.Struct, frozen=True):
         after: int,
         *,
         own: bool = True,
-        killed: int | None = None,
         bracketing: bool = True,
         group: str | None = None,
     ) -> DeathBuilder:
         machine = name.startswith("vmstat")
         where = None if machine else group or (JOB if own else "/slurm")
         cite = Cite("cgroup", f"{where or '/proc/vmstat'} {name}", f"{name} {before} -> {after}")
-        change = CounterChange(name, where, before, after, bracketing, cite, own and not machine, killed)
+        change = CounterChange(name, where, before, after, bracketing, cite, own and not machine)
         return self._add("counters", change)
 
     def memory(

@@ -199,21 +199,18 @@ def _change(death: Death, counter: str, own: bool = True) -> CounterChange | Non
 
 def _from_counters(death: Death) -> _Basis | None:
     """The group's own count of killed members. It counts every OOM kill of a member, whichever limit was reached
-    (mm/oom_kill.c, __oom_kill_process), so which limit it was comes from the other counters."""
+    (mm/oom_kill.c, __oom_kill_process), so which limit it was comes from the other counters. It proves nothing: that
+    the member was this one would take somebody who watched them all."""
     own = _change(death, "oom_kill")
     if own is None or own.delta <= 0:
         return None
-    causes, certain = _limit_from_counters(death)
+    causes = _limit_from_counters(death)
     others = _others(death)
     confidence = Confidence.LIKELY
     if is_unseen(death) and not (own.bracketing and _was_short(death)):
         confidence = Confidence.POSSIBLE  # it may have ended otherwise, and another member was killed later
-    elif own.killed is not None and own.killed > own.delta and death.role != "root":
-        confidence = Confidence.POSSIBLE  # some of the group's SIGKILL deaths were no OOM kills: which, nobody says
-    elif own.killed is None and death.died_together > own.delta and death.role != "root":
-        confidence = Confidence.POSSIBLE
-    elif death.signal == SIGKILL and own.bracketing and own.killed == own.delta and certain and not others:
-        confidence = Confidence.PROVEN
+    elif death.died_together > own.delta and death.role != "root":
+        confidence = Confidence.POSSIBLE  # some of the SIGKILL deaths were no OOM kills: which, nobody says
     return _Basis("counter", confidence, causes, rising(death), others, _no_log(death))
 
 
@@ -225,8 +222,8 @@ def _was_short(death: Death) -> bool:
     return any(one.fraction >= 0.9 or one.reached_by_now for one in pressures(death))
 
 
-def _limit_from_counters(death: Death) -> tuple[tuple[str, ...], bool]:
-    """Which limit, and whether a counter says so rather than how full it looked.
+def _limit_from_counters(death: Death) -> tuple[str, ...]:
+    """Which limit.
 
     v2 counts "oom" where a limit made an allocation fail, in that group and in all above; v1 has failcnt, which counts
     every charge that the limit refused at first.
@@ -234,20 +231,20 @@ def _limit_from_counters(death: Death) -> tuple[tuple[str, ...], bool]:
     hit = _change(death, "local_oom") or _change(death, "oom")
     above = [one for one in death.counters if one.counter in ("oom", "local_oom") and not one.own]
     if hit is not None and hit.delta > 0:
-        return (CGROUP,), True
+        return (CGROUP,)
     if hit is not None and any(one.delta > 0 for one in above):
-        return (ANCESTOR,), False
+        return (ANCESTOR,)
     if hit is not None:
-        return (HOST,), False
+        return (HOST,)
     refused = _change(death, "failcnt")
     if refused is not None and refused.delta > 0:
-        return (CGROUP,), False
+        return (CGROUP,)
     if refused is not None and any(one.counter == "failcnt" and one.delta > 0 for one in death.counters):
-        return (ANCESTOR,), False
+        return (ANCESTOR,)
     fullest = next(iter(pressures(death)), None)
     if fullest is not None and fullest.fraction >= 0.9:
-        return (_SCOPE_OF_PRESSURE[fullest.scope],), False
-    return ((HOST,) if has_no_limit(death) else (CGROUP, HOST)), False
+        return (_SCOPE_OF_PRESSURE[fullest.scope],)
+    return (HOST,) if has_no_limit(death) else (CGROUP, HOST)
 
 
 def _from_notices(death: Death) -> _Basis | None:
@@ -263,7 +260,7 @@ def _from_notices(death: Death) -> _Basis | None:
     sure = best is not None and (is_killed(death) or (same_line and is_unseen(death)))
     cites = [cite for one in found for cite in (one.notice.cite, *one.match.why)]
     # The kubelet and its helpers name the killed process and say not whose limit it was; the others know the unit.
-    causes = _limit_from_counters(death)[0] if found[0].notice.pid is not None else (CGROUP,)
+    causes = _limit_from_counters(death) if found[0].notice.pid is not None else (CGROUP,)
     enforced = all(one.notice.kind == "killed" for one in found)
     against = [cite for one in found for cite in one.match.against]
     confidence = Confidence.LIKELY if sure else Confidence.POSSIBLE

@@ -99,9 +99,8 @@ class NoticeMatch(msgspec.Struct, frozen=True):
 
 
 class CounterChange(msgspec.Struct, frozen=True):
-    """A counter before and after the death. killed: SIGKILL deaths that a parent saw among this group's members between
-    the two readings, None when nobody watched them all; bracketing: `after` was read after the end and `before` before
-    it; counter: "oom_kill", "oom", "local_oom", "oom_group_kill", "failcnt", "vmstat oom_kill"."""
+    """A counter before and after the death. bracketing: `after` was read after the end and `before` before it;
+    counter: "oom_kill", "oom", "local_oom", "oom_group_kill", "failcnt", "vmstat oom_kill"."""
 
     counter: str
     group: str | None  # cgroup path; None: the whole machine
@@ -110,7 +109,6 @@ class CounterChange(msgspec.Struct, frozen=True):
     bracketing: bool
     cite: Cite
     own: bool = False  # the process's own group
-    killed: int | None = None
 
     @property
     def delta(self) -> int:
@@ -118,10 +116,7 @@ class CounterChange(msgspec.Struct, frozen=True):
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """What was known to the launcher or supervisor about ending this process.
-
-    signalled: somebody responsible says that it ended this process itself, with `signal` (a launcher's teardown);
-    parent_gone: the parent ended before it, by so many seconds."""
+    """Somebody responsible says that it ended this process itself, with `signal`: a launcher's teardown."""
 
     cite: Cite
     by: str  # "torchrun", "deepspeed", "lightning", "run", "slurm"

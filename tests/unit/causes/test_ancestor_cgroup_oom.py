@@ -19,7 +19,7 @@ def test_fires_on_the_kernels_own_record(ask_death: AskDeath) -> None:
 
 
 def test_fires_when_only_a_group_above_reached_its_limit(ask_death: AskDeath) -> None:
-    death = killed().counter("oom_kill", 0, 1, killed=1).counter("oom", 0, 0).counter("oom", 3, 4, own=False)
+    death = killed().counter("oom_kill", 0, 1).counter("oom", 0, 0).counter("oom", 3, 4, own=False)
     (finding,) = ask_death(ID, death)
     assert finding.confidence is Confidence.LIKELY
     assert {"oom_kill 0 -> 1", "oom 3 -> 4"} <= {cite.text for cite in finding.supports}
@@ -38,7 +38,7 @@ def test_fires_when_a_group_above_was_full(ask_death: AskDeath) -> None:
         ended(15).oom("memcg", own=False),
         killed().oom("memcg"),
         killed().oom("memcg", own=None),
-        killed().counter("oom_kill", 0, 1, killed=1).counter("oom", 0, 1).counter("oom", 3, 4, own=False),
+        killed().counter("oom_kill", 0, 1).counter("oom", 0, 1).counter("oom", 3, 4, own=False),
         killed().memory(30, 64, above=(100, 128)),
         unseen().counter("oom", 3, 4, own=False),  # a neighbour's, perhaps
     ],

@@ -19,7 +19,7 @@ def test_fires_on_the_kernels_own_record(ask_death: AskDeath) -> None:
 
 
 def test_fires_when_the_counters_say_killed_and_no_limit_was_reached(ask_death: AskDeath) -> None:
-    death = killed().counter("oom_kill", 0, 1, killed=1).counter("oom", 0, 0).counter("oom", 0, 0, own=False)
+    death = killed().counter("oom_kill", 0, 1).counter("oom", 0, 0).counter("oom", 0, 0, own=False)
     (finding,) = ask_death(ID, death)
     assert finding.confidence is Confidence.LIKELY
 

@@ -91,7 +91,6 @@ def test_a_tie_is_said_as_one() -> None:
 NO_AUTHORITY = {
     "full": lambda death: death.memory(),
     "counter that nobody compared": lambda death: death.counter("oom_kill", 0, 1).counter("oom", 0, 1),
-    "counter of fewer kills": lambda death: death.counter("oom_kill", 0, 1, killed=8).counter("oom", 0, 1),
     "machine's counter": lambda death: death.counter("vmstat oom_kill", 5, 6),
     "similar kernel record": lambda death: death.oom("memcg", Tie.STRONG),
     "forged kernel record": lambda death: death.oom("memcg", facility=1),

@@ -1,4 +1,4 @@
-"""What `run` kept of the kernel's log is a log of that boot: it covers the run, and says so only when nothing is lost."""
+"""What `run` kept of the kernel's log is a log of that boot: it covers the run, and only when nothing is lost."""
 
 from __future__ import annotations
 

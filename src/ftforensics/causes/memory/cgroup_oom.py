@@ -10,12 +10,12 @@ may have had plenty of memory left.
 ## How it is told apart
 
 It is proven by the kernel's line "Memory cgroup out of memory: Killed process ..." that names this process by its
-exact pid, with the limit of its own group or unit, and nothing against it; or by the group's own counters, when
-`oom_kill` rose by exactly as many as a parent saw die of SIGKILL and `oom` rose too. It is likely when the line fits by
-name, user, sizes and time and fits no other process; when the counters rose but the numbers leave a choice; when Slurm,
-Kubernetes or Docker counted an OOM kill in this unit and one process of it was killed; or when a look at most two
-seconds before the end found 97 % of the limit in use that was not page cache. A curve that would have passed the limit
-by then is only possible. The exit status alone says nothing: everybody who may send a signal can send SIGKILL.
+exact pid, with the limit of its own group or unit, and nothing against it. It is likely when the line fits by name,
+user, sizes and time and fits no other process; when the group's own count of killed members rose over the end (it
+does not say which member it was); when Slurm, Kubernetes or Docker counted an OOM kill in this unit and one process
+of it was killed; or when a look at most two seconds before the end found 97 % of the limit in use that was not page
+cache. A curve that would have passed the limit by then is only possible. The exit status alone says nothing:
+everybody who may send a signal can send SIGKILL.
 
 It is ruled out when the counters did not move over the death, or the whole kernel log is there and names no such kill.
 A line that a program wrote through /dev/kmsg, a kill of another process, or a line that the counters contradict never
