@@ -169,3 +169,8 @@ needs_dmesg_restrict = _needs(
     IS_ROOT and Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() == "1",
     "needs root, to become another user, and kernel.dmesg_restrict=1: else every user may read the kernel log",
 )
+needs_cgroup_v1_pids = _needs(
+    IS_ROOT and Path("/sys/fs/cgroup/pids/cgroup.procs").exists(),
+    "needs root and a version 1 pids hierarchy at /sys/fs/cgroup/pids",
+)
+needs_prlimit = _needs(shutil.which("prlimit") is not None, "prlimit is not installed")

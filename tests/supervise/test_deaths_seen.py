@@ -205,3 +205,19 @@ def test_the_disk_is_full(job, tmp_path: Path) -> None:
     )
     assert ended.status == 2 and ended.out == b"out\n"
     assert isinstance(read_run_evidence((ended.folder / "evidence.jsonl").read_bytes()), RunEvidence)
+
+
+@pytest.mark.parametrize("where", ["_died", "_let_go_of_streams", "_started"])
+def test_a_fault_at_any_time_neither_costs_the_status_nor_starts_the_job_again(job, tmp_path: Path, where: str) -> None:
+    """Planted right after the command's start, while it runs, and when it has been waited for."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'ftforensics' in str(sys.orig_argv[1:3]):\n"
+        "    import ftforensics.supervise.supervisor as s\n"
+        "    def broken(*_): raise ValueError('planted')\n"
+        f"    setattr(s if hasattr(s, {where!r}) else s._Watch, {where!r}, broken)\n"
+    )
+    work = "import os, time; os.write(1, b'out\\n'); time.sleep(0.2); os._exit(6)"
+    ended = job(sys.executable, "-S", "-c", work, env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"})
+    assert (ended.status, ended.out) == (6, b"out\n")
+    assert b"planted" in ended.err and b"runs without us" not in ended.err

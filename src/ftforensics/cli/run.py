@@ -74,7 +74,7 @@ def _supervised(command: list[str], options: argparse.Namespace, say: Say) -> Ou
         die_of(signal.SIGINT)
     except Exception as error:  # noqa: BLE001 - a training run must not fail for want of its witness
         say(f"the job runs without us: {type(error).__name__}: {error}")
-        child.become(command, os.environb, {}, found)
+        child.become(command, os.environb, dict.fromkeys(found.closed), found)
 
 
 def _after(outcome: Outcome, options: argparse.Namespace, say: Say) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ftforensics.capture import procfs
+from ftforensics.supervise import streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,12 +21,14 @@ NOT_EXECUTABLE = 126
 class Surroundings(NamedTuple):
     """What this process inherited. Taken before anything is changed.
 
-    mask: blocked signals; default, ignored: what the command has to find so, and we have changed.
+    mask: blocked signals; default, ignored: what the command has to find so, and we have changed; closed: of the
+    standard descriptors.
     """
 
     mask: set[int]
     default: list[int]
     ignored: list[int]
+    closed: list[int]
 
 
 def surroundings() -> Surroundings:
@@ -39,24 +42,29 @@ def surroundings() -> Surroundings:
         # Then the kernel reaps our children unseen (man 2 wait, NOTES).
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         ignored.append(int(signal.SIGCHLD))
-    return Surroundings(mask, [int(number) for number in changed], ignored)
+    return Surroundings(mask, [int(number) for number in changed], ignored, streams.closed())
 
 
 def start(
     command: Sequence[str],
     environ: Mapping[bytes, bytes],
-    streams: Mapping[int, int | None],
+    given: Mapping[int, int | None],
     found: Surroundings,
 ) -> int:
-    """Fork and execute. streams: what becomes of descriptors 0 to 2: another descriptor, None to close it; left out: as
+    """Fork and execute. given: what becomes of descriptors 0 to 2: another descriptor, None to close it; left out: as
     it is. The pid is returned once the command runs, or has ended with 126 or 127 and one line on its standard error.
 
     Called while this process has one thread. Raises OSError when there can be no further process.
     """
+    from ftforensics.supervise import linux  # needs ctypes, and `become` has to do without
+
+    with_parent = linux.parents_death_signal() == signal.SIGKILL  # any other signal reaches us, and is passed on
     started, starting = os.pipe()  # close-on-exec: end of file is success
     pid = os.fork()
     if pid == 0:
-        become(command, environ, streams, found)
+        if with_parent:
+            linux.die_with_parent(signal.SIGKILL)
+        become(command, environ, given, found)
     os.close(starting)
     os.read(started, 1)
     os.close(started)
@@ -64,14 +72,15 @@ def start(
 
 
 def become(
-    command: Sequence[str], environ: Mapping[bytes, bytes], streams: Mapping[int, int | None], found: Surroundings
+    command: Sequence[str], environ: Mapping[bytes, bytes], given: Mapping[int, int | None], found: Surroundings
 ) -> NoReturn:
     """Turn this process into the command, or end with 126 or 127."""
     status = NOT_EXECUTABLE
     try:
-        for number, source in streams.items():
+        for number, source in given.items():
             if source is None:
-                os.close(number)
+                with suppress(OSError):
+                    os.close(number)
             else:
                 os.dup2(source, number)  # clears close-on-exec
         for number in found.default:
@@ -81,9 +90,14 @@ def become(
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, found.mask)
-        _execute(command, environ)
+        try:
+            _execute(command, environ)
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            _execute(command, os.environb)  # a few bytes from the limit: what we have added is what is too much
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        if error.errno == errno.ENOENT:
             status = NOT_FOUND
         reason = f"ftforensics: cannot run {command[0]!r}: {os.strerror(error.errno or 0)}\n"
         with suppress(OSError):
@@ -96,6 +110,8 @@ def _execute(command: Sequence[str], environ: Mapping[bytes, bytes]) -> NoReturn
     """Along PATH. A text file without `#!` goes to sh, as execvp(3) does it and Python's own does not."""
     name = os.fsencode(command[0])
     arguments = [os.fsencode(argument) for argument in command]
+    if not name:  # Python refuses an empty argument 0 by a ValueError
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     if b"/" in name:
         places = [name]
     else:

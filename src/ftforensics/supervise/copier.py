@@ -9,6 +9,7 @@ stream only, as it would without us."""
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -22,8 +23,10 @@ from ftforensics.supervise import linux, streams
 from ftforensics.supervise.launcher_log import LogProcess, Tap
 from ftforensics.supervise.streams import Route
 
+_STACK = 512 << 10  # bytes a thread; the default is `ulimit -s`, which can be more than `ulimit -v` leaves
 CHUNK = 1 << 16  # stays in the cache: twice as fast as 1 MiB where two cores share one job's output
 FINISH = b"finish"
+READY = b"ready"
 PATIENCE = 10.0  # seconds without a byte moved: whoever reads our output does not read now
 _QUIET = 0.05  # seconds; a pseudo-terminal hands bytes over in the background (drivers/tty/tty_buffer.c, 6.18)
 _TERMINAL_PATIENCE = 2.0
@@ -61,11 +64,16 @@ class Copier:
 
 
 def start_copier(routes: Sequence[Route], log: LogProcess | None) -> Copier:
-    """Fork it. The caller closes its own ends of the routes and of the log. Raises OSError."""
+    """Fork it, and wait until it copies: a command must not be given pipes that nobody reads. The caller closes its own
+    ends of the routes and of the log. Raises OSError, also when it cannot have its threads."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid:
         theirs.close()
+        if ours.recv(100) != READY:
+            ours.close()
+            os.waitpid(pid, 0)
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return Copier(pid, ours)
     try:
         _live(routes, log, theirs)
@@ -81,10 +89,12 @@ def _live(routes: Sequence[Route], log_process: LogProcess | None, control: sock
     os.chdir("/")  # it may live long, and must not keep a file system from being unmounted
     kept = [control.fileno(), *(fd for route in routes for fd in (route.outer, route.real))]
     streams.keep_only([*kept, *(log_process[1:] if log_process else ())])
+    threading.stack_size(_STACK)
     log = _Log(log_process)
     pumps = [_Pump(number, route, log) for number, route in enumerate(routes, 1)]
     for pump in pumps:
         pump.start()
+    control.send(READY)
     while data := control.recv(100):
         if data == FINISH:
             drained = _wait_drained(pumps)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _PR_SET_PDEATHSIG = 1
+_PR_GET_PDEATHSIG = 2
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -29,14 +30,21 @@ class Arrived(NamedTuple):
     pid: int
 
 
-def become_subreaper() -> None:
+def become_subreaper(be: bool = True) -> None:
     """Orphaned descendants become our children, so that we learn how they end. Raises OSError."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_CHILD_SUBREAPER, int(be))
 
 
 def die_with_parent(number: int) -> None:
     """This process gets the signal when the thread that made it ends."""
     _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def parents_death_signal() -> int:
+    """What this process gets when its parent ends; 0 for nothing. Raises OSError."""
+    number = ctypes.c_int()
+    _prctl(_PR_GET_PDEATHSIG, ctypes.byref(number))
+    return number.value
 
 
 def never_dump_core() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource  # by os.wait4 as well: too late there, where a failing import costs the status of who was waited for
 import select
 import signal
 import time
@@ -30,8 +31,6 @@ from ftforensics.supervise.streams import Route
 from ftforensics.supervise.witness import PROBE, start_witness
 
 if TYPE_CHECKING:
-    from resource import struct_rusage
-
     from ftforensics.capture.identity import Value
     from ftforensics.supervise.kernel_follow import KernelFollow
     from ftforensics.supervise.senders import Senders
@@ -95,44 +94,51 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
 
     The signals of the job stay blocked: the caller decides what they mean from now on.
     """
-    shut = streams.closed()
-    streams.occupy(shut)
+    streams.occupy(found.closed)
     place = _Place.open(settings, say)
     _remark(place, say)
     variables, gaps = _variables(command, settings, place.path)
     for gap in gaps:
         place.evidence.gap(*gap)
     try:
-        routes = streams.plan(shut) if settings.log and place.path else []
+        routes = streams.plan(found.closed) if settings.log and place.path else []
     except OSError as error:
         routes = []
         place.evidence.gap("launcher.log", f"no pipe or pseudo-terminal could be made: {error.strerror}")
-    witness = start_witness(PASSED_ON)
-    log = _start_log(place) if routes else None
-    copier = start_copier(routes, log) if routes else None
-    own = [witness[0], *([log.pid] if log else []), *([copier.pid] if copier else [])]
-    for fd in log[1:] if log else ():
-        os.close(fd)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH])
-    arriving = linux.signal_descriptor([*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH])
+    own: list[int] = []  # our helpers
     try:
-        linux.become_subreaper()
-    except OSError as error:
-        place.evidence.gap("run", f"orphaned processes are not ours to wait for: prctl: {error.strerror}")
-    events = _listen(place.evidence)
-    given: dict[int, int | None] = dict.fromkeys(shut)
-    for route in routes:
-        given.update(dict.fromkeys(route.numbers, route.inner))
-    groups = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
-    first_at, first = time.monotonic(), counters.reading(groups)  # before anybody can have died
-    begun = clocks()
-    pid = child.start(command, variables, given, found)
-    for route in routes:
-        os.close(route.inner)
-        os.close(route.outer)
-    _let_go_of_streams(routes)
-    status, interrupted = None, False
-    try:
+        witness = start_witness(PASSED_ON)
+        own.append(witness[0])
+        routes, copier = _start_copying(routes, place, own)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH])
+        arriving = linux.signal_descriptor([*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH])
+        try:
+            linux.become_subreaper()
+        except OSError as error:
+            place.evidence.gap("run", f"orphaned processes are not ours to wait for: prctl: {error.strerror}")
+        events = _listen(place.evidence)
+        given: dict[int, int | None] = dict.fromkeys(found.closed)
+        for route in routes:
+            given.update(dict.fromkeys(route.numbers, route.inner))
+        groups = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
+        first_at, first = time.monotonic(), counters.reading(groups)  # before anybody can have died
+        begun = clocks()
+        pid = child.start(command, variables, given, found)
+    except Exception:
+        # The command will run in our place: it must not find children that it never made.
+        for helper in own:
+            os.kill(helper, signal.SIGKILL)
+            os.waitpid(helper, 0)
+        with suppress(OSError):
+            linux.become_subreaper(False)
+        place.close(failed=False)
+        raise
+    watch, status, interrupted = None, None, False
+    try:  # from here on nothing may be raised: the caller would start the command a second time
+        for route in routes:
+            os.close(route.inner)
+            os.close(route.outer)
+        _let_go_of_streams(routes)
         place.evidence.write("counted", {"why": "start", "reading": first}, first_at)
         watch = _Watch(pid, command, begun, settings, place, arriving, events, witness, copier, routes, own)
         status = watch.until_end()
@@ -142,11 +148,19 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
         if os.environ.get("FTFORENSICS_DEBUG"):
             traceback.print_exc()
     if status is None:
-        status = os.waitpid(pid, 0)[1]
-    place.close(failed=status != 0)
+        status = watch.status if watch is not None and watch.status is not None else _wait(pid, say)
+    _quietly(lambda: place.close(failed=status != 0))
     if status == 0:
         return Outcome(status, None, None, place.prefix, interrupted)
     return Outcome(status, place.path, place.evidence.path, place.prefix, interrupted)
+
+
+def _wait(pid: int, say: Say) -> int:
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        say("how the command ended is not known; 1 is a guess")
+        return 1 << 8
 
 
 class _Place:
@@ -193,7 +207,7 @@ class _Place:
 
 
 class _Watch:
-    """Everything between the command's start and its end."""
+    """Everything between the command's start and its end. status: as waitpid(2), once it is known."""
 
     def __init__(
         self,
@@ -223,7 +237,7 @@ class _Watch:
         self._own = set(own)
         self._family = Descendants(os.getpid(), own)
         self._ever: set[int] = {pid}
-        self._status: int | None = None
+        self.status: int | None = None
         self._ended_at = 0.0
         self._killed_at = 0.0
         self._senders: Senders | None = None
@@ -253,9 +267,9 @@ class _Watch:
         process = self._family.add(self._pid, os.getpid())
         if process is not None:
             process.identify()
-        while self._status is None:
+        while self.status is None:
             self._step(None)
-        return self._status
+        return self.status
 
     def finish(self, status: int) -> bool:
         """After the command's end. True when a signal cut it short."""
@@ -309,7 +323,7 @@ class _Watch:
             if reader is not None:
                 reader()
         self._pass_on()
-        if time.monotonic() >= self._next_look and self._status is None:
+        if time.monotonic() >= self._next_look and self.status is None:
             self._look()
 
     def _read_from(self, fd: int, reader: Callable[[], None]) -> None:
@@ -403,9 +417,9 @@ class _Watch:
             try:
                 info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                if self._status is None:  # it cannot be, and waiting for ever would be the worst answer
+                if self.status is None:  # it cannot be, and waiting for ever would be the worst answer
                     self._evidence.gap("run", "the command was reaped by somebody else: how it ended is not known")
-                    self._status = 1 << 8
+                    self.status = 1 << 8
                 return
             if info is None:
                 return
@@ -419,13 +433,14 @@ class _Watch:
                 _, status, usage = os.wait4(pid, 0)
             except ChildProcessError:
                 continue
+            if pid == self._pid:
+                self.status = status  # before anything that could fail
             if pid in self._own:
                 self._own.discard(pid)
                 continue
             if process is not None:
                 self._died(process, process.ended, status, usage)
             if pid == self._pid:
-                self._status = status
                 self._ended_at = process.ended if process and process.ended else time.monotonic()
 
     def _exited(self, process: Process, at: float, status: int | None) -> None:
@@ -438,7 +453,9 @@ class _Watch:
         # Where all permission is missing the kernel says 0 (fs/proc/array.c, do_task_stat), so that is not believed.
         self._died(process, at, status if status is not None else process.status or None, None)
 
-    def _died(self, process: Process, at: float | None, status: int | None, usage: struct_rusage | None) -> None:
+    def _died(
+        self, process: Process, at: float | None, status: int | None, usage: resource.struct_rusage | None
+    ) -> None:
         if process.pidfd is not None:
             self._stop_reading(process.pidfd)
         self._family.remove(process.pid)
@@ -524,7 +541,7 @@ class _Watch:
         if self._armed:
             return
         self._armed = True
-        if self._settings.trace and self._status is None:
+        if self._settings.trace and self.status is None:
             self._senders = _open_senders(self._evidence)
             if self._senders is not None:
                 self._read_from(self._senders.fd, self._on_senders)
@@ -591,7 +608,7 @@ class _Watch:
                 self._witness = None
 
     def _send(self, number: int) -> None:
-        if self._status is None:
+        if self.status is None:
             try:
                 os.kill(self._pid, number)  # not reaped yet, so the pid is its own
             except OSError:
@@ -678,6 +695,27 @@ def _variables(
             variables = {**os.environ, "FTFORENSICS_DIR": folder}
             gaps = [("injection", f"nothing was put into the job's Pythons: {error}", None)]
     return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}, gaps
+
+
+def _start_copying(routes: list[Route], place: _Place, own: list[int]) -> tuple[list[Route], Copier | None]:
+    """(the detours that there are, who serves them). Without its server there is none."""
+    if not routes:
+        return [], None
+    log = _start_log(place)
+    if log is not None:
+        own.append(log.pid)
+    try:
+        copier = start_copier(routes, log)
+        own.append(copier.pid)
+        return routes, copier
+    except OSError as error:
+        place.evidence.gap("launcher.log", f"no process could be had to keep it: {error.strerror}")
+        for fd in (fd for route in routes for fd in (route.inner, route.outer, route.real)):
+            os.close(fd)
+        return [], None
+    finally:
+        for fd in log[1:] if log else ():
+            os.close(fd)
 
 
 def _start_log(place: _Place) -> LogProcess | None:
