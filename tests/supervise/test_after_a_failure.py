@@ -75,6 +75,25 @@ def test_on_a_terminal_the_whole_report_is_shown(terminal) -> None:
     assert b"ftforensics: " not in window.text.splitlines()[0] and len(window.text.splitlines()) > 5
 
 
+LEAVES_IT_RAW = "import os, signal, tty; tty.setraw(0); os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def test_the_report_has_line_ends_on_a_terminal_that_the_job_left_raw(terminal) -> None:
+    window = terminal(*RUN, "--dir", "folder", "--", sys.executable, "-S", "-c", LEAVES_IT_RAW)
+    assert window.wait() == -signal.SIGKILL
+    assert window.text.count(b"\n") > 5 and window.text.count(b"\r\n") == window.text.count(b"\n")
+
+
+def test_the_report_is_as_wide_as_the_terminal(terminal, tmp_path: Path) -> None:
+    widths = []
+    for columns in (60, 150):
+        window = terminal(*RUN, "--dir", "folder", "--", "sh", "-c", "exit 3", "-", "x" * 500, size=(40, columns))
+        assert window.wait() == 3
+        lines = window.text.decode().split("\r\n")
+        widths.append(max(len(line) for line in lines if str(tmp_path) not in line))
+    assert widths[0] < 80 < widths[1]
+
+
 TELL = 'printf "%s\\n" "$FTFORENSICS_REPORT" "$FTFORENSICS_FOLDER" "$FTFORENSICS_CAUSE" "$FTFORENSICS_CONFIDENCE" '
 
 
@@ -143,6 +162,71 @@ def test_a_judgement_that_takes_too_long_is_given_up(job, tmp_path: Path) -> Non
     ended = job("sh", "-c", "exit 3", env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"})
     assert ended.status == 3 and time.monotonic() - begun < 20
     assert ended.err.startswith(b"ftforensics: no report within 0.5 s; the evidence is kept: ftforensics analyze ")
+
+
+BROKEN = """
+import sys
+if 'ftforensics' in str(sys.orig_argv[1:3]):
+    import ftforensics.cli.run as run
+    def broken(*_, **__): raise ValueError('planted')
+    run._judged = broken
+"""
+
+
+@pytest.mark.parametrize("fault", [SLOW, BROKEN])
+def test_on_failure_is_told_what_is_known_when_there_is_no_judgement(job, tmp_path: Path, fault: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(fault)
+    ended = job(
+        "sh", "-c", "exit 3", options=["--on-failure", 'echo "$FTFORENSICS_VERDICT" > told'],
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"},
+    )  # fmt: skip
+    assert ended.status == 3 and ended.err.count(b"\n") == 1
+    assert (tmp_path / "told").read_text() == f"ftforensics: the job exited 3; ftforensics analyze {ended.folder}\n"
+
+
+NOWHERE = """
+import sys
+if 'ftforensics' in str(sys.orig_argv[1:3]):
+    import ftforensics.supervise.supervisor as supervisor
+    def refuse(*_): raise OSError(28, 'No space left on device', '/there')
+    supervisor.open_folder = refuse
+"""
+
+
+def test_on_failure_is_told_also_where_nothing_could_be_written(job, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NOWHERE)
+    ended = job(
+        "sh", "-c", "exit 3", options=["--on-failure", 'echo "$FTFORENSICS_VERDICT|$FTFORENSICS_FOLDER" > told'],
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"},
+    )  # fmt: skip
+    assert (ended.status, ended.err) == (3, b"ftforensics: nothing is recorded: /there: No space left on device\n")
+    assert (tmp_path / "told").read_text() == "ftforensics: the job exited 3|\n"
+
+
+def test_a_folder_that_the_job_removed_is_said_to_be_gone(job) -> None:
+    ended = job("sh", "-c", 'rm -r "$FTFORENSICS_DIR"; exit 3', options=["--on-failure", "echo called >&2"])
+    assert ended.status == 3 and ended.err.endswith(b"called\n")
+    assert b"is kept" not in ended.err and b"was removed" in ended.err
+
+
+def test_a_link_under_the_reports_name_is_not_followed(job, tmp_path: Path) -> None:
+    """Somebody who may write to the folder must not choose which file of ours is written over."""
+    (tmp_path / "precious").write_text("precious")
+    ended = job("sh", "-c", 'ln -s ../precious "$FTFORENSICS_DIR/report.json"; exit 3')
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert not (ended.folder / "report.json").is_symlink() and (ended.folder / "report.json").exists()
+
+
+CRASH = "import ctypes, ftforensics; ftforensics.install(); ctypes.string_at(0)"
+
+
+def test_where_the_crash_reporter_has_told_one_line_is_enough(job) -> None:
+    ended = job(sys.executable, "-c", CRASH)
+    assert ended.status == -signal.SIGSEGV
+    lines = ended.err.decode().splitlines()
+    assert list(ended.folder.glob("*.helper.json"))
+    mine = [line for line in lines if line.startswith("ftforensics: ")]
+    assert len(mine) == 6 and "; ftforensics analyze " in mine[-1]
 
 
 WITHOUT = "import sys\nif 'ftforensics' in str(sys.orig_argv[1:3]):\n    sys.modules['msgspec'] = None\n"

@@ -82,13 +82,17 @@ def complain(text: str) -> None:
         _silence(2)
 
 
-def write_file(path: str, text: str) -> None:
+def write_file(path: str, text: str, *, follow: bool = True) -> None:
     """`text` as UTF-8 in `path`, whole or not at all; a new file is readable by its owner only.
 
-    The report quotes the job's arguments and logs, so it is as private as the record.
+    The report quotes the job's arguments and logs, so it is as private as the record. follow: `path` is the person's
+    choice, and may be a link or a device; else it is ours, and whatever else is found there is replaced.
     """
     data = text.encode("utf-8", "backslashreplace")
     try:
+        if not follow:
+            _replace(path, data)
+            return
         # Not of the real path: that of /dev/stdout is no path when it is a pipe.
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
             _write_special(path, data)

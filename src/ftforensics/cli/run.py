@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         raise BadUsage("no command to run", hint="ftforensics run -- torchrun --nproc_per_node 8 train.py")
     say: Say = (lambda _: None) if options.quiet else complain
     outcome = _supervised(command, options, say)
-    if outcome.status != 0 and outcome.folder is not None:
+    if outcome.status != 0:
         _after(outcome, options, say)
     from ftforensics.supervise.ending import end_like
 
@@ -78,14 +78,11 @@ def _supervised(command: list[str], options: argparse.Namespace, say: Say) -> Ou
 
 
 def _after(outcome: Outcome, options: argparse.Namespace, say: Say) -> None:
-    """Judge and tell, within the deadline. A signal, and any fault of ours, ends this and nothing else."""
+    """Judge and tell; then the person's own command is told, whatever became of that. A signal ends the one or the
+    other; nothing of this changes the status."""
     try:
         _let_signals_end_this()
-        signal.setitimer(signal.ITIMER_REAL, DEADLINE)
-        told = _unjudged(outcome)
-        if not outcome.interrupted:
-            told.update(_judged(outcome, options.quiet, say))
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        told = {**_unjudged(outcome), **_judged_in_time(outcome, options.quiet, say)}
         if options.on_failure:
             from ftforensics.supervise.on_failure import run_on_failure
 
@@ -93,21 +90,43 @@ def _after(outcome: Outcome, options: argparse.Namespace, say: Say) -> None:
             if wrong:
                 say(f"the command given with --on-failure {wrong}")
     except _Enough as enough:
-        say(f"{enough}; the evidence is kept: ftforensics analyze {outcome.folder}")
+        say(f"{enough}; {_kept(outcome.folder)}")
     except Exception as error:  # noqa: BLE001
-        say(f"{type(error).__name__}: {error}; the evidence is kept: ftforensics analyze {outcome.folder}")
+        say(f"{type(error).__name__}: {error}; {_kept(outcome.folder)}")
+
+
+def _judged_in_time(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
+    if outcome.folder is None or outcome.interrupted:
+        return {}
+    try:
+        signal.setitimer(signal.ITIMER_REAL, DEADLINE)
+        return _judged(outcome, quiet, say)
+    except _Enough as enough:
+        say(f"{enough}; {_kept(outcome.folder)}")
+    except Exception as error:  # noqa: BLE001
+        say(f"{type(error).__name__}: {error}; {_kept(outcome.folder)}")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+    return {}
+
+
+def _kept(folder: str | None) -> str:
+    if folder is None:
+        return "there was no place for evidence"
+    if not os.path.isdir(folder):
+        return f"the run folder {folder} was removed"
+    return f"the evidence is kept: ftforensics analyze {folder}"
 
 
 def _unjudged(outcome: Outcome) -> dict[str, str]:
     """What --on-failure is told when nothing more is known."""
     killed = os.WIFSIGNALED(outcome.status)
     how = f"died of signal {os.WTERMSIG(outcome.status)}" if killed else f"exited {os.WEXITSTATUS(outcome.status)}"
+    more = f"; ftforensics analyze {outcome.folder}" if outcome.folder else ""
     return {
         "FTFORENSICS_FOLDER": outcome.folder or "",
         "FTFORENSICS_REPORT": "",
-        "FTFORENSICS_VERDICT": f"ftforensics: the job {how}; ftforensics analyze {outcome.folder}",
+        "FTFORENSICS_VERDICT": f"ftforensics: the job {how}{more}",
         "FTFORENSICS_CAUSE": "",
         "FTFORENSICS_CONFIDENCE": "undecided",
     }
@@ -152,8 +171,8 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
         diagnosis = diagnose_case(with_live(with_loaded(case, Host()), Host()))
     records = [record.record for record in case.records]
     report = os.path.join(folder, f"{outcome.prefix}report.json")
-    write_file(report, json.render(diagnosis))
-    write_file(os.path.join(folder, f"{outcome.prefix}report.html"), html.render(diagnosis, records))
+    write_file(report, json.render(diagnosis), follow=False)
+    write_file(os.path.join(folder, f"{outcome.prefix}report.html"), html.render(diagnosis, records), follow=False)
     if not quiet:
         _tell(diagnosis, folder)
     return {
@@ -165,21 +184,39 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
 
 
 def _tell(diagnosis: Diagnosis, folder: str) -> None:
-    """The whole report where somebody looks, five lines where a log is written."""
+    """The whole report where somebody looks, five lines where a log is written; there one is enough when the crash
+    reporter has written the same five from within the job."""
     from ftforensics.cli.spawned import tell
 
     if not _is_terminal():
-        from ftforensics.report.brief import brief
+        from ftforensics.report import brief, one_line
 
-        tell(brief(diagnosis, folder))
+        tell([one_line.render(diagnosis, folder)] if _is_told(diagnosis) else brief.brief(diagnosis, folder))
         return
-    import shutil
+    import termios
 
-    from ftforensics.report import terminal
+    from ftforensics.report import plot, terminal
 
-    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = shutil.get_terminal_size().columns
-    tell(terminal.render(diagnosis, terminal.View(width=width, colour=colour, path=folder)).rstrip("\n").split("\n"))
+    columns, rows = os.get_terminal_size(2)  # not shutil's: standard output is none of ours any more
+    view = terminal.View(
+        width=columns or 80,
+        height=rows or 24,
+        colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+        path=folder,
+        ascii=not plot.drawable(sys.stderr.encoding),
+    )
+    # A job that was killed has left the terminal as it had set it.
+    end = "" if termios.tcgetattr(2)[1] & termios.OPOST else "\r"
+    tell(line + end for line in terminal.render(diagnosis, view).rstrip("\n").split("\n"))
+
+
+def _is_told(diagnosis: Diagnosis) -> bool:
+    """The crash reporter leaves its own file before it tells."""
+    from ftforensics.cli.crash_reporter import helper_path
+    from ftforensics.report.phrases import root
+
+    process = root(diagnosis)
+    return process is not None and process.record is not None and os.path.exists(helper_path(process.record))
 
 
 def _is_terminal() -> bool:
