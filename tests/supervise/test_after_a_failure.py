@@ -263,3 +263,13 @@ def test_every_python_can_supervise(python: Interpreter, tmp_path: Path) -> None
 def test_bad_usage_is_one_line(arguments: list[str]) -> None:
     made = subprocess.run([*RUN, *arguments], env=environment(), capture_output=True)
     assert made.returncode == 2 and made.stderr.count(b"\n") == 1
+
+
+def test_a_verdict_that_cannot_be_written_is_told(job, tmp_path: Path) -> None:
+    ended = job(
+        "sh", "-c", 'mkdir "$FTFORENSICS_DIR/report.json"; exit 3',
+        options=["--on-failure", 'echo "$FTFORENSICS_REPORT|$FTFORENSICS_CAUSE" > told'],
+    )  # fmt: skip
+    assert ended.status == 3
+    assert b"cannot write to" in ended.err.splitlines()[0] and b"exit status 3" in ended.err.splitlines()[1]
+    assert (tmp_path / "told").read_text() == "|exit-code\n"

@@ -267,3 +267,13 @@ def test_who_is_to_die_with_the_parent_does(tmp_path: Path) -> None:
     launcher.stdin.close()
     launcher.stdout.close()
     wait_for(lambda: not worker.exists() or ") Z " in worker.read_text())
+
+
+@pytest.mark.parametrize("locale", [[], ["LC_CTYPE=C"], ["LC_ALL=C"], ["LANG=POSIX"]])
+def test_the_environment_is_what_it_was(job, locale: list[str]) -> None:
+    """Without a locale (cron, `env -i`) Python writes one of its own into the environment."""
+    given = sorted([*locale, f"PATH={os.environ['PATH']}", f"PYTHONPATH={environment()['PYTHONPATH']}", "A==\n b"])
+    ended = job("env", "-0", wrapper=["env", "-i", *given])
+    ours = (b"FTFORENSICS_RUN=", b"FTFORENSICS_DIR=", b"LD_PRELOAD=")
+    found = sorted(os.fsdecode(entry) for entry in ended.out.split(b"\0")[:-1] if not entry.startswith(ours))
+    assert found == given

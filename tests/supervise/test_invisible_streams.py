@@ -173,3 +173,10 @@ def test_inherited_descriptors_are_the_jobs_and_not_our_helpers(tmp_path: Path) 
     with os.fdopen(reading, "rb") as stream:
         assert stream.read() == b"through\n"
     assert made.returncode == 0
+
+
+@pytest.mark.parametrize("script", ["echo out", "echo out; exit 3"])
+def test_output_that_could_not_be_written_is_not_passed_over(shell, script: str) -> None:
+    """The job cannot know: it wrote to our pipe."""
+    ended = shell(f"$RUN -- sh -c '{script}' > /dev/full")
+    assert ended.err.startswith(b"ftforensics: not all of the job's output could be written: No space left on device\n")

@@ -153,7 +153,7 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
     try:
         from ftforensics.cli.analysis import diagnose_case
         from ftforensics.cli.inputs import gather
-        from ftforensics.cli.output import write_file
+        from ftforensics.cli.output import OutputFailure, write_file
         from ftforensics.cli.progress import Progress
         from ftforensics.host.host import Host
         from ftforensics.report import html, json, one_line
@@ -171,8 +171,12 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
         diagnosis = diagnose_case(with_live(with_loaded(case, Host()), Host()))
     records = [record.record for record in case.records]
     report = os.path.join(folder, f"{outcome.prefix}report.json")
-    write_file(report, json.render(diagnosis), follow=False)
-    write_file(os.path.join(folder, f"{outcome.prefix}report.html"), html.render(diagnosis, records), follow=False)
+    try:
+        write_file(report, json.render(diagnosis), follow=False)
+        write_file(os.path.join(folder, f"{outcome.prefix}report.html"), html.render(diagnosis, records), follow=False)
+    except OutputFailure as failure:  # a full disk: then it is told at least
+        say(str(failure))
+        report = ""
     if not quiet:
         _tell(diagnosis, folder)
     return {

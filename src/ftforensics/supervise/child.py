@@ -32,6 +32,7 @@ class Surroundings(NamedTuple):
 
 
 def surroundings() -> Surroundings:
+    _undo_coercion()
     mask = {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])}
     changed = [signal.SIGPIPE, signal.SIGXFSZ]  # ignored by every Python from its start (Python/pylifecycle.c)
     if _parent_ignores_pipe():
@@ -127,6 +128,20 @@ def _execute(command: Sequence[str], environ: Mapping[bytes, bytes]) -> NoReturn
             if refused is None or error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 refused = error
     raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _undo_coercion() -> None:
+    """In the locale C, Python sets LC_CTYPE to one with UTF-8 (PEP 538), in the environment too. The command shall find
+    what we found; our own locale stays."""
+    name = b"LC_CTYPE"
+    block = procfs.read("/proc/self/environ", 1 << 22)  # as the kernel handed it over
+    if not block or name not in os.environb:
+        return
+    found = [entry for entry in block.split(b"\0") if entry.startswith(name + b"=")]
+    if found:
+        os.environb[name] = found[0].partition(b"=")[2]
+    else:
+        del os.environb[name]
 
 
 def _parent_ignores_pipe() -> bool:

@@ -34,11 +34,13 @@ _LOG_PATIENCE = 8.0
 
 
 class Delivery(NamedTuple):
-    """drained: everything that the job wrote has been passed on; log_bytes, log_cut: of launcher.log."""
+    """drained: everything that the job wrote has been passed on; log_bytes, log_cut: of launcher.log; refused: the
+    error number when a file took no more (a full disk), else 0."""
 
     drained: bool
     log_bytes: int | None
     log_cut: bool
+    refused: int = 0
 
 
 class Copier:
@@ -58,7 +60,8 @@ class Copier:
     def answer(self) -> Delivery:
         try:
             words = self.control.recv(200).split()
-            return Delivery(words[0] == b"1", int(words[1]) if words[1] != b"-" else None, words[2] == b"1")
+            size = int(words[1]) if words[1] != b"-" else None
+            return Delivery(words[0] == b"1", size, words[2] == b"1", int(words[3]))
         except (OSError, IndexError, ValueError):
             return Delivery(False, None, False)
 
@@ -99,7 +102,8 @@ def _live(routes: Sequence[Route], log_process: LogProcess | None, control: sock
         if data == FINISH:
             drained = _wait_drained(pumps)
             size, cut = log.close()
-            control.send(f"{int(drained)} {'-' if size is None else size} {int(cut)}".encode())
+            refused = max(pump.refused for pump in pumps)
+            control.send(f"{int(drained)} {'-' if size is None else size} {int(cut)} {refused}".encode())
             break
     control.close()
     for pump in pumps:
@@ -132,7 +136,8 @@ class _Log:
 
 class _Pump(threading.Thread):
     """busy: some bytes were taken and are not delivered yet; moved: how many were delivered; goal: how many there were
-    to deliver when the job ended; ended: no more come."""
+    to deliver when the job ended; ended: no more come; refused: why they could not be written, where somebody should
+    know."""
 
     def __init__(self, number: int, route: Route, log: _Log) -> None:
         super().__init__(daemon=True)
@@ -141,6 +146,7 @@ class _Pump(threading.Thread):
         self.moved = 0
         self.goal = 0
         self.ended = False
+        self.refused = 0
         self._number = number
         self._log = log
 
@@ -195,6 +201,10 @@ class _Pump(threading.Thread):
             except BlockingIOError:  # somebody has set O_NONBLOCK on the open file that we share
                 select.select([], [real], [])
                 continue
+            except OSError as error:
+                if error.errno not in (errno.EPIPE, errno.EIO):  # a reader or terminal that went away has its reasons
+                    self.refused = error.errno or 0
+                raise
             self.moved += count
             view = view[count:]
 

@@ -143,6 +143,8 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
         watch = _Watch(pid, command, begun, settings, place, arriving, events, witness, copier, routes, own)
         status = watch.until_end()
         interrupted = watch.finish(status)
+        if watch.refused:
+            say(f"not all of the job's output could be written: {os.strerror(watch.refused)}")
     except Exception as error:  # noqa: BLE001 - the job goes on, and its status is delivered
         say(f"a fault of ftforensics itself, the job is not watched any more: {type(error).__name__}: {error}")
         if os.environ.get("FTFORENSICS_DEBUG"):
@@ -207,7 +209,8 @@ class _Place:
 
 
 class _Watch:
-    """Everything between the command's start and its end. status: as waitpid(2), once it is known."""
+    """Everything between the command's start and its end. status: as waitpid(2), once it is known; refused: the
+    error number when the job's output could not be written."""
 
     def __init__(
         self,
@@ -238,6 +241,7 @@ class _Watch:
         self._family = Descendants(os.getpid(), own)
         self._ever: set[int] = {pid}
         self.status: int | None = None
+        self.refused = 0
         self._ended_at = 0.0
         self._killed_at = 0.0
         self._senders: Senders | None = None
@@ -292,6 +296,12 @@ class _Watch:
                 _quietly(closing.close)
         ended: dict[str, Value] = {"clocks": clocks(), "log_bytes": delivery.log_bytes, "log_cut": delivery.log_cut}
         self._evidence.write("ended", {**ended, **_status_members(status)}, self._ended_at)
+        self.refused = delivery.refused
+        if delivery.refused:
+            why = (
+                f"not all of the job's output could be written, and its next write failed: {os.strerror(self.refused)}"
+            )
+            self._evidence.gap("launcher.log", why)
         if not delivery.drained and not interrupted and self._copier is not None:
             self._evidence.gap("launcher.log", "whoever reads the job's output has stopped; the log's end is missing")
         for process in list(self._family.living.values()):
