@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -119,6 +121,18 @@ def test_who_killed_a_process_that_had_just_begun(job) -> None:
     assert len(killed) == 5
     assert sorted(sent.target_tid for sent in evidence.sent if sent.signal == 9) == killed
     assert all(sent.sender_pid == sent.target_tid for sent in evidence.sent if sent.signal == 9)
+
+
+@needs_tracefs
+def test_who_sent_what_the_supervisor_passed_on(start, tmp_path: Path) -> None:
+    """It is never the supervisor that is to blame."""
+    process = start("sh", "-c", "sleep 0.3; echo ready; exec sleep 60", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == -signal.SIGTERM
+    verdict = json.loads((tmp_path / "folder" / "report.json").read_text())["verdict"]
+    assert verdict["cause"] == "killed-by-process"
+    assert f"(pid {os.getpid()})" in verdict["summary"] and str(process.pid) not in verdict["summary"]
 
 
 def test_a_daemon_that_loses_its_parent_is_ours(job) -> None:

@@ -11,7 +11,7 @@ from ftforensics.diagnose.matching import KILL_TO_END, SLACK, name_fits, other_m
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, Match, NoticeMatch, SentMatch, SignalMatch, Tie
 from ftforensics.model.notice import Notice
-from ftforensics.model.run import RunEvidence
+from ftforensics.model.run import RunEvidence, Sent
 from ftforensics.parsers.cgroup_path import is_at_or_below, unit_of
 
 SI_KERNEL = 128
@@ -55,7 +55,8 @@ def match_sent(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence
             apart = seconds_between(clocks.at(sent.at), death.when)
             if apart is not None and not -SLACK <= apart[0] <= KILL_TO_END:
                 continue
-            pid = sent.sender_pid if sent.sender_pid is not None else sent.sender_tid
+            first, way = _first_sender(sent, run)
+            pid = first.sender_pid if first.sender_pid is not None else first.sender_tid
             role, _ = _sender(pid, death, deaths, runs)
             against = []
             place = f"{run.path or 'evidence.jsonl'} sent"
@@ -63,12 +64,31 @@ def match_sent(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence
                 against.append(Cite("trace", place, f"the tracer calls the target {sent.target_comm!r}"))
             why = [Cite("trace", place, f"pid {sent.target_tid} is this process")]
             tie = Tie.EXACT if death.initial_namespace else Tie.TEXT
-            by_kernel = sent.code == SI_KERNEL
-            who = "the kernel" if by_kernel else f"pid {pid} ({sent.sender_comm})"
-            text = f"signal {sent.signal} to pid {sent.target_tid} ({sent.target_comm}) from {who}, code {sent.code}"
+            by_kernel = first.code == SI_KERNEL
+            who = "the kernel" if by_kernel else f"pid {pid}" + (f" ({first.sender_comm})" if first.sender_comm else "")
+            text = (
+                f"signal {sent.signal} to pid {sent.target_tid} ({sent.target_comm}) from {who}{way}, code {first.code}"
+            )
             cite = Cite("trace", "signal:signal_generate", text)
-            found.append(SentMatch(sent, Match(tie, why, against), cite, by_kernel, role))
+            found.append(SentMatch(first, Match(tie, why, against), cite, by_kernel, role))
     return found
+
+
+def _first_sender(sent: Sent, run: RunEvidence) -> tuple[Sent, str]:
+    """(the signal as it was sent first, by which way it came): `run` passes on what is sent to it alone."""
+    if run.started is None or run.started.pid not in (sent.sender_pid, sent.sender_tid):
+        return sent, ""
+    way = " by way of ftforensics run"
+    before = [one for one in run.sent if one.signal == sent.signal and one.at <= sent.at]
+    for first in reversed(before):
+        if first.target_tid == run.started.pid:
+            return msgspec.structs.replace(first, target_tid=sent.target_tid, target_comm=sent.target_comm), way
+    passed = [one for one in run.forwarded if one.signal == sent.signal and one.sender_pid is not None]
+    if not passed:
+        return sent, ""
+    # Its number was read when the signal arrived; whose it was then, and its name, nobody looked up.
+    pid = passed[-1].sender_pid
+    return msgspec.structs.replace(sent, sender_pid=pid, sender_tid=pid, sender_comm=""), way
 
 
 def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Death]) -> list[NoticeMatch]:

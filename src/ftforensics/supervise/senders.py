@@ -39,6 +39,7 @@ _FILTER = "sig==9||sig==15"
 # Per CPU. 130 bytes an event: room for 200 kills between two reads, and the kernel rounds up to whole pages anyway.
 _BUFFER_KB = "32"
 _READ = 65536
+_UNNAMED = "<...>"  # kernel/trace/trace_sched_switch.c, __trace_find_cmdline
 _MOST_AT_ONCE = 64  # reads, so that a storm of signals elsewhere on the machine cannot hold the supervisor up
 _TRIES = 5
 # include/linux/proc_ns.h, PROC_PID_INIT_INO: the inode of the initial pid namespace.
@@ -93,7 +94,11 @@ class Senders:
     def _with_process(self, line: SentLine) -> SentLine:
         if not self._look_up:
             return line
-        return line._replace(sender_pid=_thread_group(line.sender_tid, line.at))
+        pid = _thread_group(line.sender_tid, line.at)
+        if line.sender_comm == _UNNAMED:  # too many others ran since the kernel noted its name
+            name = procfs.read_text(f"/proc/{line.sender_tid}/comm", 64) if pid is not None else None
+            line = line._replace(sender_comm=name.rstrip("\n") if name else "")
+        return line._replace(sender_pid=pid)
 
     def _complain(self, why: str) -> None:
         if not self._broken:
