@@ -242,6 +242,7 @@ static void record_crash(void *unused)
     member("process", ftf_member_process);
     member("signal", ftf_member_signal);
     member("registers", ftf_member_registers);
+    ftf_ring_save(); /* after what the record needs most: another disk may be slower */
     struct ftf_step read_maps = {"read_maps", maps, 1000, false, false};
     ftf_step_run(&read_maps);
     member("marks", ftf_member_marks);
@@ -449,7 +450,7 @@ void ftf_on_fault(int sig, siginfo_t *info, void *context)
     int tid = ftf_gettid();
     complete_arguments(sig, &info, &context, (uint64_t)(uintptr_t)__builtin_return_address(0),
                        (uint64_t)(uintptr_t)__builtin_frame_address(0));
-    if (is_ignored(sig, info, pid) || ftf_ring_take_fault(sig, info))
+    if (is_ignored(sig, info, pid))
         return;
     if (become_owner(pid, tid, ftf_was_sent(info))) {
         begin(sig, info, context, pid);

@@ -226,9 +226,7 @@ static PyObject *native_set_phase(PyObject *self, PyObject *args)
         }
         ftf.phase_ns = ftf_clock_ns(CLOCK_MONOTONIC);
         ftf.phase_depth = depth;
-        ftf_recorder_phase();
-        if (depth > 0)
-            ftf_watcher_wake(); /* the pace quickens now, not at the next turn */
+        ftf_recorder_phase(); /* the watcher wakes up, so the pace quickens now and not at the next turn */
     }
     free(names);
     Py_XDECREF(kept);

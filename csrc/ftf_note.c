@@ -20,7 +20,12 @@ void ftf_on_note(int sig, siginfo_t *info, void *context)
     const struct ftf_action *old = &ftf.noted[index];
     bool standard_action = (void *)old->handler == (void *)SIG_DFL;
     /* The first process of a container survives what it has no handler for (man 7 pid_namespaces). */
-    ftf_ring_put_signal(sig, info, now, standard_action && ftf_getpid() != 1);
+    bool fatal = standard_action && ftf_getpid() != 1;
+    ftf_ring_put_signal(sig, info, now, fatal);
+    if (fatal)
+        ftf_ring_save();
+    else
+        ftf_ring_save_soon();
     if (standard_action) {
         ftf_sigaction(sig, &standard, 0);
         if (ftf_requeue(ftf_getpid(), ftf_gettid(), sig, info) != 0)

@@ -48,7 +48,6 @@ static struct {
     uint64_t usage_told; /* in the last slow sample */
     bool jumped; /* since then */
     bool pressed;
-    bool trouble_told;
     int64_t cpu_ns; /* of this thread, at the last slow sample */
     int turns; /* fast samples since */
     int64_t cost_ns; /* of one */
@@ -59,9 +58,13 @@ static bool gone; /* said goodbye */
 static uint32_t busy; /* makes, moves and removals of the file */
 static char refusal[160];
 
+static bool try_lock(void) { return __atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE) == 0; }
+
+/* The watcher holds it while it waits for a disk, which may be for ever. */
 static void lock(void)
 {
-    while (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE) != 0)
+    for (int64_t until = ftf_clock_ns(CLOCK_MONOTONIC) + SECOND_NS;
+         !try_lock() && ftf_clock_ns(CLOCK_MONOTONIC) < until;)
         sched_yield();
 }
 
@@ -181,6 +184,7 @@ static void make(void)
     ftf_ring_put_text(FTF_RING_JOB, ftf_clock_ns(CLOCK_MONOTONIC), configuration.text, configuration.text_size);
     tell_process();
     ftf_recorder_marks_again();
+    ftf_ring_save();
 }
 
 void ftf_recorder_start(void)
@@ -192,11 +196,11 @@ void ftf_recorder_start(void)
         ; /* a forked child's watcher makes it */
     else if (!ftf_ring.base)
         make();
-    else if (!ftf_ring.lost && !ftf_ring_file_is_in_place()) {
-        ftf_ring_file_remove();
+    else if (!ftf_ring_file_is_in_place()) {
         int result = ftf_ring_file_move(configuration.local_directory, &failed);
         if (result != 0)
             snprintf(refusal, sizeof refusal, "%s: %s", failed, strerror(-result));
+        ftf_ring_save();
     }
     unlock();
 }
@@ -220,6 +224,7 @@ void ftf_recorder_leave(int how)
     gone = true;
     if (ftf_ring.base) {
         ftf_ring_end(how);
+        ftf_ring_save();
         ftf_ring_file_remove();
     }
     remove_folders();
@@ -233,6 +238,7 @@ void ftf_recorder_come_back(void)
     if (gone && ftf_ring_is_ours()) {
         ftf_ring_end(FTF_RING_RUNNING);
         ftf_ring_file_move(configuration.local_directory, &failed);
+        ftf_ring_save();
     }
     gone = false;
     unlock();
@@ -384,12 +390,6 @@ int64_t ftf_recorder_tick(int64_t now)
         watch.born_ns = now;
     if (!ready(now))
         return now + PERIOD_NS;
-    if (ftf_ring.lost) {
-        if (!watch.trouble_told)
-            ftf_ring_file_tell_trouble(FTF_RING_BUS_ERROR);
-        watch.trouble_told = true;
-        return now + SECOND_NS;
-    }
     keep_pace();
     int64_t due = watch.fast_ns + watch.period_ns;
     if (now >= due) {
@@ -399,5 +399,9 @@ int64_t ftf_recorder_tick(int64_t now)
     if (now - watch.slow_ns >= (watch.jumped ? JUMP_PAUSE_NS : SLOW_NS))
         take_slow(now);
     keep_pace();
+    if (try_lock()) { /* else somebody moves or removes the file just now */
+        ftf_ring_save();
+        unlock();
+    }
     return watch.fast_ns + watch.period_ns;
 }

@@ -1,12 +1,12 @@
 /* CONTEXT: NORMAL. See ftf_recorder_file.h.
 
-   The file is allocated whole, so that a full disk is met here and not by a store later. It is written through a shared
-   mapping: what is in it belongs to the kernel's page cache and survives any death of the process. A mapping of a file on
-   a network file system does not do that job (a store may wait for a server, the bytes may reach it late or never), so
-   there the file lies in a directory of this machine and the run folder gets a link. */
+   The file is allocated whole, so that a full disk is met here and not later. What was written to it belongs to the
+   kernel's page cache and survives any death of the process. On a network file system a write may wait for a server, and
+   with it the end of the process, so there the file lies in a directory of this machine and the run folder gets a link. */
 #include "ftf_recorder_file.h"
 
 #include "ftf_hook.h"
+#include "ftf_install.h"
 #include "ftf_record.h"
 
 #include <linux/magic.h>
@@ -24,7 +24,6 @@
 
 static char link_path[FTF_PATH_SIZE + 600]; /* in the run folder, "" when the file itself lies there */
 static char local_directory[512]; /* made for it, "" none */
-static uint64_t device, inode; /* of the file */
 
 /* f_type of statfs(2) for what another machine serves, or a daemon: man 2 statfs, and for those that are not in the kernel
    the list of coreutils' stat. */
@@ -112,20 +111,12 @@ static int create(const char *local, const char **failed)
     return fd;
 }
 
-static void identify(int fd)
-{
-    struct stat st = {0};
-    ftf_fstat(fd, &st);
-    device = st.st_dev;
-    inode = st.st_ino;
-}
-
 /* Somebody may have moved the file and put another there. */
 static bool is_still_there(void)
 {
     struct stat st;
     return ftf_ring.path[0] && ftf_syscall4(SYS_newfstatat, AT_FDCWD, ftf_ring.path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           st.st_dev == device && st.st_ino == inode;
+           (uint64_t)st.st_dev == ftf_ring.file.device && (uint64_t)st.st_ino == ftf_ring.file.inode;
 }
 
 /* Room on the disk for all of it. The limit on file size would end the job by SIGXFSZ. */
@@ -176,62 +167,81 @@ static size_t lay_out(struct ftf_ring_header *header, const struct ftf_ring_plan
     return header->file_size;
 }
 
+/* A file of that size, in ftf_ring and the names above. */
+static int make_file(size_t size, const char *local, const char **failed)
+{
+    int fd = create(local, failed);
+    if (fd < 0)
+        return fd;
+    int result = allocate(fd, size, failed);
+    ftf_remember(&ftf_ring.file, fd);
+    if (result != 0)
+        ftf_ring_file_remove();
+    return result;
+}
+
 int ftf_ring_file_make(const struct ftf_ring_plan *plan, const char *local, const char **failed)
 {
     struct ftf_ring_header header = plan->header;
     size_t size = lay_out(&header, plan);
-    int fd = create(local, failed);
-    if (fd < 0)
-        return fd;
-    identify(fd);
-    int result = allocate(fd, size, failed);
-    void *base = MAP_FAILED;
-    if (result == 0) {
-        *failed = "mmap";
-        base = mmap(0, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        result = base == MAP_FAILED ? -ENOMEM : 0;
-    }
-    ftf_close(fd);
+    *failed = "mmap";
+    uint8_t *base = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return -ENOMEM;
+    int result = make_file(size, local, failed);
     if (result != 0) {
-        ftf_ring_file_remove();
+        munmap(base, size);
         return result;
     }
+    memcpy(header.magic, FTF_RING_MAGIC, sizeof header.magic);
+    memcpy(base, &header, sizeof header);
     memcpy(ftf_ring.table, header.table, sizeof ftf_ring.table);
     memset(ftf_ring.numbers, 0, sizeof ftf_ring.numbers);
+    memset(ftf_ring.saved, 0, sizeof ftf_ring.saved);
     ftf_ring.size = size;
-    ftf_ring.lost = false;
+    ftf_ring.anew = true;
     ftf_ring.pid = ftf.pid;
-    /* From here on a bus error in these pages is ours. The magic comes last: until then it is no ring. */
     __atomic_store_n(&ftf_ring.base, base, __ATOMIC_RELEASE);
-    memcpy((uint8_t *)base + 8, (const uint8_t *)&header + 8, sizeof header - 8);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    memcpy(base, FTF_RING_MAGIC, 8);
     return 0;
+}
+
+/* Everything that says which file it is. */
+struct place {
+    char path[sizeof ftf_ring.path];
+    char link[sizeof link_path];
+    char local[sizeof local_directory];
+    struct ftf_fd file;
+};
+
+static void note_place(struct place *place)
+{
+    memcpy(place->path, ftf_ring.path, sizeof place->path);
+    memcpy(place->link, link_path, sizeof place->link);
+    memcpy(place->local, local_directory, sizeof place->local);
+    place->file = ftf_ring.file;
+}
+
+static void go_to_place(const struct place *place)
+{
+    memcpy(ftf_ring.path, place->path, sizeof place->path);
+    memcpy(link_path, place->link, sizeof place->link);
+    memcpy(local_directory, place->local, sizeof place->local);
+    ftf_ring.file = place->file;
 }
 
 int ftf_ring_file_move(const char *local, const char **failed)
 {
-    int fd = create(local, failed);
-    if (fd < 0)
-        return fd;
-    identify(fd);
-    int result = allocate(fd, ftf_ring.size, failed);
-    for (size_t at = 0; result == 0 && at < ftf_ring.size;) {
-        *failed = "write";
-        long wrote = ftf_syscall4(SYS_pwrite64, fd, ftf_ring.base + at, ftf_ring.size - at, at);
-        if (wrote <= 0)
-            result = wrote == 0 ? -EIO : (int)wrote;
-        else
-            at += (size_t)wrote;
-    }
-    /* Over the old pages in one step, so that other threads write on: what they write just now is lost at worst. */
-    if (result == 0 &&
-        mmap(ftf_ring.base, ftf_ring.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-        result = -ENOMEM;
-    ftf_close(fd);
+    static struct place old, made;
+    note_place(&old);
+    int result = make_file(ftf_ring.size, local, failed);
+    note_place(&made);
+    go_to_place(&old);
     if (result != 0)
-        ftf_ring_file_remove();
-    return result;
+        return result;
+    ftf_ring_file_remove();
+    go_to_place(&made);
+    __atomic_store_n(&ftf_ring.anew, true, __ATOMIC_RELEASE);
+    return 0;
 }
 
 bool ftf_ring_file_is_in_place(void)
@@ -251,20 +261,7 @@ void ftf_ring_file_remove(void)
     if (local_directory[0])
         ftf_syscall3(SYS_unlinkat, AT_FDCWD, local_directory, AT_REMOVEDIR); /* other ranks' rings keep it */
     ftf_ring.path[0] = link_path[0] = local_directory[0] = 0;
-}
-
-void ftf_ring_file_tell_trouble(enum ftf_ring_trouble trouble)
-{
-    struct stat st;
-    uint32_t value = trouble;
-    if (!is_still_there())
-        return;
-    int fd = (int)ftf_open(ftf_ring.path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0)
-        return;
-    if (ftf_fstat(fd, &st) == 0 && st.st_ino == inode && (size_t)st.st_size >= FTF_RING_HEADER_BYTES)
-        ftf_syscall4(SYS_pwrite64, fd, &value, sizeof value, offsetof(struct ftf_ring_header, trouble));
-    ftf_close(fd);
+    ftf_forget(&ftf_ring.file);
 }
 
 void ftf_ring_file_forget(void)
@@ -272,6 +269,6 @@ void ftf_ring_file_forget(void)
     uint8_t *base = __atomic_exchange_n(&ftf_ring.base, 0, __ATOMIC_ACQ_REL);
     if (base)
         munmap(base, ftf_ring.size);
+    ftf_forget(&ftf_ring.file);
     ftf_ring.path[0] = link_path[0] = local_directory[0] = 0;
-    ftf_ring.lost = false;
 }

@@ -11,18 +11,17 @@ struct ftf_ring_plan {
     struct ftf_ring_header header; /* all but layout, size and magic */
 };
 
-/* Makes the file in ftf.directory, or in `local` when that lies on a network file system, and maps it into ftf_ring. Returns
-   0, or -errno with *failed naming the system call. */
+/* Makes the file in ftf.directory, or in `local` when that lies on a network file system, and the ring in ftf_ring. Returns 0, or
+   -errno with *failed naming the system call. Nothing is in the file before ftf_ring_save(). */
 int ftf_ring_file_make(const struct ftf_ring_plan *plan, const char *local, const char **failed);
-/* Puts a ring whose file is gone, or stands in another folder than ftf.directory, under its name again: same pages. */
+/* Gives a ring whose file is gone, or stands in another folder than ftf.directory, a new file, and takes the old one away.
+   When that fails, the old one stays. */
 int ftf_ring_file_move(const char *local, const char **failed);
 /* Does the file stand where ftf.directory and ftf.stem say? */
 bool ftf_ring_file_is_in_place(void);
-/* Takes the file away; the pages stay mapped. */
+/* Takes the file away; the ring stays in memory. */
 void ftf_ring_file_remove(void);
-/* Writes into the file itself that the recorder is over, after its pages were lost. */
-void ftf_ring_file_tell_trouble(enum ftf_ring_trouble trouble);
-/* Unmaps it. */
+/* Gives its memory and descriptor back. Async-signal-safe. */
 void ftf_ring_file_forget(void);
 
 #endif

@@ -66,6 +66,7 @@ void ftf_recorder_phase(void)
     lock();
     tell_phase(true);
     unlock();
+    ftf_ring_save_soon();
 }
 
 void ftf_recorder_step(void)
@@ -73,6 +74,7 @@ void ftf_recorder_step(void)
     lock();
     tell_step(ftf_clock_ns(CLOCK_MONOTONIC));
     unlock();
+    ftf_ring_save_soon();
 }
 
 void ftf_recorder_note(void)
@@ -80,6 +82,7 @@ void ftf_recorder_note(void)
     lock();
     tell_note(ftf_clock_ns(CLOCK_MONOTONIC), true);
     unlock();
+    ftf_ring_save_soon();
 }
 
 void ftf_recorder_marks_again(void)

@@ -40,7 +40,7 @@ enum ftf_ring_section {
 };
 
 enum ftf_ring_how { FTF_RING_RUNNING, FTF_RING_EXIT, FTF_RING_CRASH, FTF_RING_EXEC, FTF_RING_UNINSTALL };
-enum ftf_ring_trouble { FTF_RING_NO_TROUBLE, FTF_RING_BUS_ERROR };
+enum ftf_ring_trouble { FTF_RING_NO_TROUBLE, FTF_RING_WRITE_FAILED };
 enum ftf_ring_mark { FTF_RING_MARK_PHASE = 1, FTF_RING_MARK_STEP, FTF_RING_MARK_NOTE };
 
 struct ftf_ring_table {

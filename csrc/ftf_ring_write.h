@@ -1,4 +1,5 @@
-/* CONTEXT: SIGNAL. Writing slots into the flight recorder's ring, from any thread and from signal handlers. */
+/* CONTEXT: SIGNAL. Writing slots into the flight recorder's ring, from any thread and from signal handlers, and from there
+   into its file. */
 #ifndef FTF_RING_WRITE_H
 #define FTF_RING_WRITE_H
 
@@ -6,12 +7,15 @@
 #include "ftf_state.h"
 
 struct ftf_ring_state {
-    uint8_t *base; /* of the mapping, NULL: there is no ring */
+    uint8_t *base; /* the ring in memory, NULL: there is none */
     size_t size;
     int pid; /* whose it is: a forked child that has not noticed yet must not write */
-    bool lost; /* the file was cut or its file system is full: the pages are anonymous now, nobody will read them */
-    struct ftf_ring_table table[FTF_RING_SECTIONS]; /* our own copy: the file's may be gone */
+    struct ftf_ring_table table[FTF_RING_SECTIONS];
     uint64_t numbers[FTF_RING_SECTIONS]; /* of the newest slot */
+    uint64_t saved[FTF_RING_SECTIONS]; /* of the newest slot that is in the file, as all before it */
+    bool header_changed; /* since it was saved */
+    bool anew; /* the file has nothing of it yet */
+    struct ftf_fd file;
     char path[FTF_PATH_SIZE + 600];
 };
 
@@ -27,8 +31,10 @@ void ftf_ring_put_signal(int sig, const siginfo_t *info, int64_t at, bool fatal)
 void ftf_ring_end(enum ftf_ring_how how);
 /* Writes a field of the header. */
 void ftf_ring_store(size_t offset, const void *value, size_t size);
-/* Called first for every fault: true when it was a bus error in the ring's own pages. They are replaced by pages that go
-   nowhere, so the instruction can run again: the recorder is over, the job is not. */
-bool ftf_ring_take_fault(int sig, const siginfo_t *info);
+/* Brings the file up to date. May wait for its disk, however long that takes: for the watcher, and for a thread with which
+   the process ends. What fails is tried again by the next call. */
+void ftf_ring_save(void);
+/* Has the watcher do so at once; does it here when there is no watcher. */
+void ftf_ring_save_soon(void);
 
 #endif

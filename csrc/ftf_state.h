@@ -202,6 +202,10 @@ struct ftf_state {
     int crash_pid; /* of the crashing process, which is not always `pid` */
     bool giving_up; /* the fault lies in Py_FatalError's clean-up: see hand_over */
     bool foreign_process; /* it is a child that never ran our fork hooks (vfork, raw clone) */
+    uint32_t bell; /* of the watcher: one of */
+#define FTF_BELL_QUIET 0
+#define FTF_BELL_RUNG 1
+#define FTF_BELL_STOP 2
     int watcher_tid;
     int crashers[FTF_MAX_CRASHERS];
     unsigned crasher_count;

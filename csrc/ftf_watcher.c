@@ -16,11 +16,13 @@
 
 #define PERIOD_NS 100000000
 #define PATIENCE_SECONDS 2
+#define TURN_NS 5000000
+#define CREDIT_NS (20 * TURN_NS)
 #define SURVIVED_NS INT64_C(3000000000)
 
 static pthread_t thread;
 static bool running;
-static uint32_t stop;
+static bool stuck; /* it was, when it was last told to stop */
 
 /* A signal that somebody sent can be survived: the job's own handler returned. While it runs it blocks its signal (unless
    it said SA_NODEFER), and taking the signal back then would make it run twice. After a fault there is no coming back. */
@@ -34,12 +36,24 @@ static bool survived(void)
             !ftf_thread_blocks((int)(uint32_t)owner, ftf.signal));
 }
 
-static void pause_until(int64_t then)
+/* Returns early when the bell says something else than `now`. */
+static void rest(uint32_t now, int64_t nanoseconds)
 {
-    int64_t left = then - ftf_clock_ns(CLOCK_MONOTONIC);
-    struct timespec pause = {left / 1000000000, left % 1000000000};
-    if (left > 0)
-        ftf_futex(&stop, FUTEX_WAIT_PRIVATE, 0, &pause);
+    struct timespec time = {nanoseconds / 1000000000, nanoseconds % 1000000000};
+    if (nanoseconds > 0)
+        ftf_futex(&ftf.bell, FUTEX_WAIT_PRIVATE, now, &time);
+}
+
+/* Few marks are saved as they come. A job that marks a thousand steps a second uses its credit up, and from then on rings
+   once in TURN_NS: as long as the bell is rung nobody wakes us. */
+static void after_bell(void)
+{
+    static int64_t paid_until;
+    uint32_t rung = FTF_BELL_RUNG;
+    int64_t now = ftf_clock_ns(CLOCK_MONOTONIC);
+    paid_until = (paid_until < now - CREDIT_NS ? now - CREDIT_NS : paid_until) + TURN_NS;
+    rest(FTF_BELL_RUNG, paid_until - now);
+    __atomic_compare_exchange_n(&ftf.bell, &rung, FTF_BELL_QUIET, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 static void *watch(void *unused)
@@ -49,7 +63,7 @@ static void *watch(void *unused)
     prctl(PR_SET_NAME, "ftforensics");
     int64_t now = ftf_clock_ns(CLOCK_MONOTONIC);
     int64_t handlers_due = now + PERIOD_NS;
-    while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+    for (uint32_t bell; (bell = __atomic_load_n(&ftf.bell, __ATOMIC_ACQUIRE)) != FTF_BELL_STOP;) {
         int64_t sample_due = now + PERIOD_NS;
         if (__atomic_load_n(&ftf.progress, __ATOMIC_ACQUIRE) == FTF_IDLE)
             sample_due = ftf_recorder_tick(now);
@@ -62,16 +76,14 @@ static void *watch(void *unused)
                 ftf_inventory_tick();
             }
         }
-        pause_until(sample_due < handlers_due ? sample_due : handlers_due);
+        if (bell == FTF_BELL_RUNG)
+            after_bell();
+        else
+            rest(FTF_BELL_QUIET,
+                 (sample_due < handlers_due ? sample_due : handlers_due) - ftf_clock_ns(CLOCK_MONOTONIC));
         now = ftf_clock_ns(CLOCK_MONOTONIC);
     }
     return 0;
-}
-
-void ftf_watcher_wake(void)
-{
-    if (running)
-        ftf_futex(&stop, FUTEX_WAKE_PRIVATE, 1, 0);
 }
 
 int ftf_watcher_start(void)
@@ -80,7 +92,7 @@ int ftf_watcher_start(void)
     sigset_t all, old;
     if (running)
         return 0;
-    __atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&ftf.bell, FTF_BELL_QUIET, __ATOMIC_RELEASE);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     pthread_attr_init(&attributes);
@@ -101,18 +113,19 @@ static bool joined(void)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_SECONDS;
-    return pthread_timedjoin_np(thread, 0, &until) == 0;
+    until.tv_sec += stuck ? 0 : PATIENCE_SECONDS; /* once: a job that forks sixteen workers waits for it once */
+    stuck = pthread_timedjoin_np(thread, 0, &until) != 0;
+    return !stuck;
 }
 
 void ftf_watcher_stop(void)
 {
     if (!running)
         return;
-    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
-    ftf_futex(&stop, FUTEX_WAKE_PRIVATE, 1, 0);
+    __atomic_store_n(&ftf.bell, FTF_BELL_STOP, __ATOMIC_RELEASE);
+    ftf_futex(&ftf.bell, FUTEX_WAKE_PRIVATE, 1, 0);
     if (!joined()) {
-        __atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&ftf.bell, FTF_BELL_QUIET, __ATOMIC_RELEASE);
         return;
     }
     /* The join ends when the kernel clears the thread's id in exit_mm(); the task leaves the thread group a little later,
@@ -125,6 +138,6 @@ void ftf_watcher_stop(void)
 
 void ftf_watcher_forget(void)
 {
-    running = false;
+    running = stuck = false;
     ftf_inventory_forget();
 }

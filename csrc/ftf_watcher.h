@@ -8,8 +8,6 @@
 int ftf_watcher_start(void);
 /* Stops it and waits: before fork(2), so that a single-threaded job stays one (CPython 3.12+ warns otherwise). */
 void ftf_watcher_stop(void);
-/* Cuts its pause short: there is something to sample at once. */
-void ftf_watcher_wake(void);
 /* In a forked child there is no thread: forget it without waiting. */
 void ftf_watcher_forget(void);
 

@@ -174,3 +174,8 @@ needs_cgroup_v1_pids = _needs(
     "needs root and a version 1 pids hierarchy at /sys/fs/cgroup/pids",
 )
 needs_prlimit = _needs(shutil.which("prlimit") is not None, "prlimit is not installed")
+
+needs_disk_of_its_own = pytest.mark.skipif(
+    os.geteuid() != 0 or not all(shutil.which(name) for name in ("mkfs.ext4", "fsfreeze", "losetup")),
+    reason="needs root and e2fsprogs: makes a file system and freezes it",
+)

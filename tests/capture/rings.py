@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,15 @@ def read(path: Path) -> Ring:
 def only_ring(folder: Path) -> Ring:
     (path,) = ring_paths(folder)
     return read(path)
+
+
+def eventually(folder: Path, said: Callable[[Ring], object], seconds: float = 20) -> Ring:
+    """The only ring, once it says so: marks and signals reach the file a moment after the job has gone on."""
+    until = time.monotonic() + seconds
+    while not said(ring := only_ring(folder)):
+        assert time.monotonic() < until, ring
+        time.sleep(0.002)
+    return ring
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 
 from conditions import PYTHONS, Interpreter, needs_cc
 from jobs import CRASH, Jobs
-from rings import Started, only_ring, read, ring_paths, start
+from rings import Started, eventually, only_ring, read, ring_paths, start
 
 PERIOD = 0.1
 
@@ -228,8 +228,8 @@ def test_a_signal_that_the_job_handles_is_told_too(python: Interpreter, jobs: Jo
     os.kill(job.process.pid, signal.SIGUSR1)
     job.go_on()
     job.line()
+    (seen,) = eventually(job.folder, lambda ring: ring.signals).signals
     kill(job)
-    (seen,) = only_ring(job.folder).signals
     assert (seen.name, seen.fatal) == ("SIGUSR1", False)
 
 

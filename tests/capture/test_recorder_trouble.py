@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import select
 import shutil
 import signal
 import struct
@@ -15,11 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from conditions import PYTHONS, Interpreter, needs_root
-from ftforensics.model.ring import Ring
-from ftforensics.wire.ring import NotARing, read_ring
+from conditions import PYTHONS, Interpreter, needs_disk_of_its_own, needs_root
 from jobs import CRASH, Jobs
-from rings import only_ring, read, ring_paths, start
+from rings import eventually, only_ring, read, ring_paths, start
 from synth.ring import SLOT, TABLE_AT
 
 # The job goes on with everything that touches the ring, then crashes, and the crash is recorded as always.
@@ -57,16 +56,14 @@ def damage_and_crash(jobs: Jobs, python: Interpreter, damage: object, **environ:
 
 @pytest.mark.parametrize("size", [0, 300, 4096, 100_000])
 def test_truncated_under_us(size: int, python: Interpreter, jobs: Jobs) -> None:
+    """All of it is in memory, so the file is made whole again."""
     record = damage_and_crash(jobs, python, lambda path: os.truncate(path, size))
-    text = record.read_text()
     (path,) = ring_paths(record.parent)
-    reading = read_ring(path.read_bytes())
-    if size == 0:
-        assert isinstance(reading, NotARing)
-    if size == 100_000:  # texts and the first samples are whole, and the file says that the recorder is over
-        assert isinstance(reading, Ring)
-        assert reading.end.recorder == "bus error in the ring's own pages" and reading.gaps
-        assert '"recorder": null' in text
+    assert f'"recorder": "{path}"' in record.read_text()
+    ring = read(path)
+    assert (ring.gaps, ring.end.how, ring.step, ring.note) == ([], "crash", 7, "alive")
+    assert [mark.text for mark in ring.marks] == ["after", "7", "alive", ""]
+    assert len(ring.fast) >= 4 and ring.slow and ring.process.argv
 
 
 def test_deleted_under_us(python: Interpreter, jobs: Jobs) -> None:
@@ -92,22 +89,76 @@ def test_replaced_by_a_file_of_the_jobs(jobs: Jobs) -> None:
     assert path.read_bytes() == b"x" * 1000
 
 
-def test_a_signal_with_bus_errors_blocked(jobs: Jobs) -> None:
-    """A fault whose signal is blocked kills at once, so it is unblocked around the store."""
-    code = """
-        import signal, time
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGBUS])
+@pytest.mark.parametrize(
+    "job_does", ["signal(SIGBUS, SIG_DFL)", "signal(SIGBUS, SIG_IGN)", "pthread_sigmask(SIG_BLOCK, [SIGBUS])"]
+)
+def test_whatever_the_job_does_with_bus_errors(job_does: str, jobs: Jobs) -> None:
+    code = f"""
+        from signal import *
+        {job_does}
         tell()
         ftforensics.step(3)
-        print("alive", signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGBUS}, flush=True)
+        import time; time.sleep(0.3)
         """
     job = start(jobs, PYTHONS[0], code)
     job.line()
     (path,) = ring_paths(job.folder)
     os.truncate(path, 0)
     job.go_on()
-    assert job.line() == "alive True"
     assert job.end() == (0, "")
+
+
+@pytest.fixture
+def disk_of_its_own(tmp_path: Path) -> Iterator[Path]:
+    """A real file system that can be frozen, as a snapshot does and as a dead disk looks."""
+    image, mount = tmp_path / "disk", tmp_path / "mount"
+    mount.mkdir()
+    with image.open("wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, mount], check=True)
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", "--lazy", mount], check=True)
+
+
+@needs_disk_of_its_own
+def test_a_frozen_disk_holds_none_of_the_jobs_threads(disk_of_its_own: Path, python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        import mmap, signal, time
+        signal.signal(signal.SIGUSR1, lambda number, frame: None)
+        tell()
+        until = time.monotonic() + 0.5
+        step = 0
+        while time.monotonic() < until:
+            step += 1
+            with ftforensics.phase("frozen"):
+                ftforensics.step(step)
+                ftforensics.note("here")
+            mmap.mmap(-1, 1 << 20).close()
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.001)
+        os.write(1, b"alive\\n")
+        time.sleep(60)
+        """
+    install = f'ftforensics.install(dir={str(disk_of_its_own / "run")!r}, helper="none")'
+    job = start(jobs, python, code, install=install)
+    job.line()
+    (path,) = ring_paths(disk_of_its_own)
+    subprocess.run(["fsfreeze", "--freeze", disk_of_its_own], check=True)
+    try:
+        job.go_on()
+        assert job.process.stdout is not None
+        answered, _, _ = select.select([job.process.stdout], [], [], 20)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", disk_of_its_own], check=True)
+    assert answered and job.line() == "alive"
+    # thawed, the file gets what it missed
+    ring = eventually(path.parent, lambda ring: ring.note == "here" and ring.phase is None)
+    assert ring.step is not None and ring.step > 10
+    job.process.kill()
+    job.process.wait(20)
 
 
 @pytest.fixture
@@ -149,8 +200,26 @@ def test_a_full_disk_at_the_start(small_disk: Path, python: Interpreter, jobs: J
 
 
 @needs_root
+def test_moving_to_a_full_disk_keeps_what_there_is(small_disk: Path, jobs: Jobs) -> None:
+    fill(small_disk)
+    code = f"""
+        ftforensics.note("before")
+        ftforensics.install(dir={str(small_disk)!r}, helper="none")
+        tell()
+        """
+    job = start(jobs, PYTHONS[0], code)
+    job.line()
+    ring = eventually(job.folder, lambda ring: ring.note == "before" and ring.fast)
+    assert ring.process.pid == job.process.pid and ring_paths(small_disk) == []
+    job.go_on()
+    status, err = job.end()
+    assert status == 0 and err.count("\n") == 1 and "No space left on device" in err
+    assert ring_paths(job.folder) == []
+
+
+@needs_root
 def test_a_page_taken_away_on_a_full_disk(small_disk: Path, python: Interpreter, jobs: Jobs) -> None:
-    """fallocate(2) makes room, but somebody may punch it out again: then a store meets a full file system."""
+    """fallocate(2) makes room, but somebody may punch it out again: then a write meets a full file system."""
 
     def punch(path: Path) -> None:
         size = path.stat().st_size

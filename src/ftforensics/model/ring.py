@@ -106,7 +106,7 @@ class ClockPair(msgspec.Struct, frozen=True):
 
 class RingEnd(msgspec.Struct, frozen=True):
     """How the process said goodbye: "exit", "crash" (see its record), "exec", "uninstall". None of them: ended unseen.
-    recorder: the recorder itself gave up ("bus error in the ring's own pages", "no space")."""
+    recorder: trouble of the recorder itself ("a write to the ring's file failed"): samples may be missing."""
 
     how: str | None = None
     at: float | None = None

@@ -107,4 +107,4 @@ def _end(process: ProcessReport, last: LastSecond) -> Iterator[str]:
             "uninstall": "end mark: the recorder was taken out",
         }.get(last.end, f"end mark: {printable(last.end)}")
     if last.recorder:
-        yield f"the recorder itself stopped: {printable(last.recorder)}"
+        yield f"trouble of the recorder itself: {printable(last.recorder)}"

@@ -55,7 +55,7 @@ _SMALLEST = (32, 32, 32, 32, 32, _STEP.size, _FAST.size, _SLOW_SIZE, _SIGNAL.siz
 _UNKNOWN, _UNLIMITED = (1 << 64) - 1, (1 << 64) - 2
 _NO_SCORE = (1 << 63) - 1
 _HOW = {1: "exit", 2: "crash", 3: "exec", 4: "uninstall"}
-_TROUBLE = {1: "bus error in the ring's own pages"}
+_TROUBLE = {1: "a write to the ring's file failed"}
 _KINDS = {1: "phase", 2: "step", 3: "note"}
 
 

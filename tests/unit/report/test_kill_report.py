@@ -112,7 +112,7 @@ def test_a_ring_alone_shows_its_curve_and_its_last_second(make_ring_alone: Make)
         "The last second",
         "no end mark: ended unseen",
         "times are before the last sample",
-        "the recorder itself stopped: no space",
+        "trouble of the recorder itself: no space",
         "how old the last sample was at the end is not known",
     ):
         assert piece in text, piece

@@ -144,7 +144,7 @@ def test_ends(end: str | None) -> None:
 
 
 def test_the_recorders_own_end() -> None:
-    assert read(ring_bytes(trouble=1)).end.recorder == "bus error in the ring's own pages"
+    assert read(ring_bytes(trouble=1)).end.recorder == "a write to the ring's file failed"
 
 
 @pytest.mark.parametrize(
