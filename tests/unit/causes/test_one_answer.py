@@ -106,7 +106,7 @@ NO_AUTHORITY = {
 }
 
 
-@pytest.mark.parametrize("names", itertools.combinations(NO_AUTHORITY, 2), ids=" and ".join)
+@pytest.mark.parametrize("names", list(itertools.combinations(NO_AUTHORITY, 2)), ids=" and ".join)
 def test_nothing_is_proven_without_an_authority_that_names_this_process(names: tuple[str, str]) -> None:
     death = killed()
     for name in names:
