@@ -86,7 +86,7 @@ def test_nohup_outlives_the_hangup(start, tmp_path: Path) -> None:
 COUNT = """
 import os, signal, time
 got = []
-for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2):
+for number in signal.valid_signals() - {9, 19, signal.SIGCHLD}:
     signal.signal(number, lambda number, frame: got.append(int(number)))
 os.write(1, b"ready\\n")
 while not got:
@@ -98,7 +98,11 @@ os.write(1, ("%s\\n" % got).encode())
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT, signal.SIGUSR2])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT, signal.SIGUSR2, signal.SIGALRM, signal.SIGABRT,
+     signal.SIGXCPU, signal.SIGSEGV, signal.SIGRTMIN, signal.SIGRTMAX],
+)  # fmt: skip
 @pytest.mark.parametrize("to", ["supervisor", "group"])
 def test_a_signal_arrives_once(start, tmp_path: Path, number: int, to: str) -> None:
     """Sent to the supervisor alone it is passed on; sent to the group, the job has got it already."""

@@ -22,6 +22,7 @@ same exit status. When it ends badly, what was seen is kept in the run folder
 and judged; the report goes to standard error. A run that ends well prints
 nothing and leaves nothing."""
 
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT)
 DEADLINE = 30.0  # seconds for the judgement, after the command's end
 
 Say = Callable[[str], None]
@@ -142,9 +143,10 @@ def _let_signals_end_this() -> None:
     for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, enough)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, lambda *_: None)  # the job's; it is gone. A handler, unlike "ignore", ends at an exec
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*PASSED_ON, signal.SIGALRM, signal.SIGWINCH, signal.SIGCHLD])
+    for other in PASSED_ON:
+        if signal.getsignal(other) is signal.SIG_DFL and other not in _FAULTS:
+            signal.signal(other, lambda *_: None)  # the job's; it is gone. A handler, unlike "ignore", ends at an exec
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*PASSED_ON, signal.SIGWINCH, signal.SIGCHLD])
 
 
 def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:

@@ -35,15 +35,14 @@ if TYPE_CHECKING:
     from ftforensics.supervise.kernel_follow import KernelFollow
     from ftforensics.supervise.senders import Senders
 
-PASSED_ON = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGCONT,
-)
+_NOT_PASSED_ON = {
+    signal.SIGKILL, signal.SIGSTOP,  # cannot be
+    signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,  # stop us as they stop the job
+    signal.SIGCHLD, signal.SIGWINCH, signal.SIGPIPE, signal.SIGXFSZ,  # are about what we do ourselves
+}  # fmt: skip
+# All others, for any program may have a use for any of them: a service manager's watchdog sends SIGABRT. A fault of our
+# own still ends us: the kernel does not let a blocked SIGSEGV wait.
+PASSED_ON = tuple(sorted(int(number) for number in signal.valid_signals() - _NOT_PASSED_ON))
 _GROUP_KILL = 0.005  # seconds that the kernel needs, with much to spare, to signal all of a process group
 _WITNESS_PATIENCE = 1.0  # seconds for the witness to answer; then it is taken for gone
 _ARM_AFTER = 0.02  # tracing takes 90 ms to arm: not for a command that is over by then
@@ -357,7 +356,7 @@ class _Watch:
                 self._reap()
             elif arrived.number == signal.SIGWINCH:
                 self._resize()
-            else:
+            elif arrived.number != signal.SIGXCPU or arrived.code <= 0:  # the kernel means what we have used ourselves
                 self._arrived.append((arrived, now))
 
     def _on_witness(self) -> None:
