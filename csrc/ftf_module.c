@@ -15,6 +15,7 @@
 #include "ftf_watcher.h"
 #include "ftf_wrap.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,6 +156,17 @@ static PyObject *native_ring_path(PyObject *self, PyObject *unused)
     if (!ftf_ring_is_ours() || ftf_ring.path[0] == 0)
         Py_RETURN_NONE;
     return PyBytes_FromString(ftf_ring.path);
+}
+
+/* Duplicates a descriptor to the lowest free number that is not below another. */
+static PyObject *native_duplicate(PyObject *self, PyObject *args)
+{
+    int fd, lowest;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ii", &fd, &lowest))
+        return 0;
+    int made = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+    return made < 0 ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromLong(made);
 }
 
 static PyObject *native_leave(PyObject *self, PyObject *args)
@@ -420,6 +432,7 @@ static PyMethodDef methods[] = {
     {"configure_recorder", native_configure_recorder, METH_VARARGS, 0},
     {"start_recorder", native_start_recorder, METH_NOARGS, 0},
     {"ring_path", native_ring_path, METH_NOARGS, 0},
+    {"duplicate", native_duplicate, METH_VARARGS, 0},
     {"leave", native_leave, METH_VARARGS, 0},
     {"come_back", native_come_back, METH_NOARGS, 0},
     {"set_python_dumper", native_set_python_dumper, METH_VARARGS, 0},

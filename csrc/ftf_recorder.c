@@ -181,6 +181,8 @@ static void make(void)
         return;
     }
     refusal[0] = 0;
+    if (ftf_ring_file_made_folder()) /* the one who made it first is gone, as a daemon's parents are */
+        configuration.owner = ftf.pid;
     ftf_ring_put_text(FTF_RING_JOB, ftf_clock_ns(CLOCK_MONOTONIC), configuration.text, configuration.text_size);
     tell_process();
     ftf_recorder_marks_again();

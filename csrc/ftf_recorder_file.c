@@ -24,6 +24,7 @@
 
 static char link_path[FTF_PATH_SIZE + 600]; /* in the run folder, "" when the file itself lies there */
 static char local_directory[512]; /* made for it, "" none */
+static int made_folder; /* pid of who made the run folder again */
 
 /* f_type of statfs(2) for what another machine serves, or a daemon: man 2 statfs, and for those that are not in the kernel
    the list of coreutils' stat. */
@@ -78,6 +79,7 @@ static int create_in(const char *directory)
         fd = ftf_open(ftf_ring.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd == -ENOENT && directory == ftf.directory) { /* another rank that ended took the empty folder away */
             ftf_record_make_directory();
+            made_folder = ftf.pid;
             fd = ftf_open(ftf_ring.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         }
     }
@@ -243,6 +245,8 @@ int ftf_ring_file_move(const char *local, const char **failed)
     __atomic_store_n(&ftf_ring.anew, true, __ATOMIC_RELEASE);
     return 0;
 }
+
+bool ftf_ring_file_made_folder(void) { return made_folder == ftf.pid; }
 
 bool ftf_ring_file_is_in_place(void)
 {

@@ -17,6 +17,8 @@ int ftf_ring_file_make(const struct ftf_ring_plan *plan, const char *local, cons
 /* Gives a ring whose file is gone, or stands in another folder than ftf.directory, a new file, and takes the old one away.
    When that fails, the old one stays. */
 int ftf_ring_file_move(const char *local, const char **failed);
+/* Did this process have to make the run folder again for it? */
+bool ftf_ring_file_made_folder(void);
 /* Does the file stand where ftf.directory and ftf.stem say? */
 bool ftf_ring_file_is_in_place(void);
 /* Takes the file away; the ring stays in memory. */

@@ -50,6 +50,9 @@ def start_recorder() -> str | None:
 def ring_path() -> bytes | None:
     """The ring of this process, None when there is none (yet: a forked child makes it a tenth of a second later)."""
 
+def duplicate(fd: int, lowest: int) -> int:
+    """fcntl(F_DUPFD_CLOEXEC). Raises OSError."""
+
 def leave(how: str) -> None:
     """The process ends ("exit") or becomes another program ("exec"): marks the end, removes ring and folders."""
 

@@ -38,3 +38,24 @@ def test_a_phase_that_has_ended_is_not_told(python: Interpreter, jobs: Jobs) -> 
         {CRASH}
         """
     assert jobs.run(python, code).record["phase"] is None
+
+
+def test_phases_of_many_threads(python: Interpreter, jobs: Jobs) -> None:
+    """They share one list, and Python may change threads between any two steps of ours."""
+    code = """
+        import sys, threading
+        sys.setswitchinterval(1e-6)
+        def work():
+            for _ in range(10_000):
+                with ftforensics.phase("p"):
+                    pass
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        from ftforensics.capture import marks
+        print(len(marks._open))
+        """
+    done = jobs.run(python, code)
+    assert (done.status, done.out, done.err) == (0, "0\n", "")

@@ -149,6 +149,19 @@ ENDS = {
     "becomes another program": "import os; os.execv('/bin/true', ['true'])",
     "exit(3) called by C": "import ctypes; ctypes.CDLL(None).exit(4)",
     "uninstalls": "ftforensics.uninstall(); import os; assert os.listdir() == ['program.py'], os.listdir()",
+    "becomes a daemon": """
+        import os, time
+        inner, outer = os.pipe()  # the program is over when all have closed it
+        if os.fork():
+            os.close(outer)
+            os.read(inner, 1)
+            time.sleep(0.2)
+            os._exit(0)
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        time.sleep(0.4)
+        """,
     "ends in a forked child": "import os, sys, time; pid = os.fork(); time.sleep(0.3); pid and os.wait(); sys.exit(0)",
 }
 

@@ -52,11 +52,16 @@ class Mount:
         self.version = version
 
 
+def read_mountinfo() -> str:
+    """Text of /proc/self/mountinfo; "" when it cannot be read."""
+    return procfs.read_text("/proc/self/mountinfo", 1 << 20) or ""
+
+
 def memory_mount(lines: list[str], mountinfo: str | None = None) -> Mount | None:
     """Where the groups of these lines of /proc/self/cgroup can be seen; None when nowhere. The last mount of several
     counts, because it covers the others. mountinfo: text of /proc/self/mountinfo."""
     if mountinfo is None:
-        mountinfo = procfs.read_text("/proc/self/mountinfo", 1 << 20) or ""
+        mountinfo = read_mountinfo()
     first = any("memory" in line.split(":")[1].split(",") for line in lines if line.count(":") >= 2)
     found: Mount | None = None
     for line in mountinfo.splitlines():
@@ -88,7 +93,7 @@ def container_id(lines: list[str], mountinfo: str | None = None) -> str | None:
         if found:
             return found
     if mountinfo is None:
-        mountinfo = procfs.read_text("/proc/self/mountinfo", 1 << 20) or ""
+        mountinfo = read_mountinfo()
     for line in mountinfo.splitlines():
         fields = line.split(" ", 5)
         if len(fields) > 4 and fields[4] in ("/etc/hostname", "/etc/resolv.conf", "/etc/hosts"):

@@ -49,11 +49,11 @@ class phase:  # lower case: it is used like a function
 
     def __exit__(self, *error: object) -> None:
         entry = self._entered.pop()
-        # By identity, not from the end: another thread may have opened a phase in between.
-        for at in range(len(_open) - 1, -1, -1):
-            if _open[at] is entry:
-                del _open[at]
-                break
+        # By identity, not from the end: another thread may have opened a phase in between, or be closing one now.
+        try:
+            _open.remove(entry)  # a phase equals none but itself; one step under the GIL
+        except ValueError:
+            pass
         _publish()
 
     def __call__(self, function: F) -> F:
@@ -119,15 +119,18 @@ def attach(native: ModuleType | None) -> None:
 def _publish() -> None:
     if _native is None:
         return
-    names = []
-    for entry in list(_open):
-        known = _names.get(entry.name)
-        if known is None:
-            known = _clean(entry.name, MAX_NAME)
-            if len(_names) < 1000:
-                _names[entry.name] = known
-        names.append(known)
-    _native.set_phase(names)
+    told: list[phase] | None = None
+    while told != _open:  # what another thread opened or closed meanwhile is told too
+        told = list(_open)
+        names = []
+        for entry in told:
+            known = _names.get(entry.name)
+            if known is None:
+                known = _clean(entry.name, MAX_NAME)
+                if len(_names) < 1000:
+                    _names[entry.name] = known
+            names.append(known)
+        _native.set_phase(names)
     _native.check_thread()
 
 

@@ -28,10 +28,11 @@ _TERM, _KILL = 15, 9
 def configure(native: ModuleType, environ: Mapping[str, str], cgroup_lines: list[str], removable: list[str]) -> None:
     """Tell the extension what a ring says about this process. removable: folders that go when they are empty at the
     end, innermost first. Raises OSError when there is no memory for it."""
-    mount = cgroup.memory_mount(cgroup_lines)
+    mountinfo = cgroup.read_mountinfo()
+    mount = cgroup.memory_mount(cgroup_lines, mountinfo)
     native.configure_recorder(
         VERSION.encode(),
-        _text(cgroup_lines),
+        _text(cgroup_lines, mountinfo),
         os.fsencode(mount.directory) if mount else b"",
         os.fsencode(mount.root) if mount else b"",
         mount.version if mount else 0,
@@ -45,11 +46,11 @@ def configure(native: ModuleType, environ: Mapping[str, str], cgroup_lines: list
     )
 
 
-def _text(cgroup_lines: list[str]) -> bytes:
+def _text(cgroup_lines: list[str], mountinfo: str) -> bytes:
     """`key=value` entries, each ended by a zero byte."""
     arguments = [argument[: 2 * _ARGUMENT] for argument in (sys.orig_argv or sys.argv)[:_ARGUMENTS]]
     entries = [("exe", identity.link("/proc/self/exe")), ("host", os.uname().nodename)]
-    entries.append(("container", cgroup.container_id(cgroup_lines)))
+    entries.append(("container", cgroup.container_id(cgroup_lines, mountinfo)))
     entries += [("argv", argument[:_ARGUMENT]) for argument in redact_arguments(arguments)]
     text = "".join(f"{key}={value}\0" for key, value in entries if value is not None)
     return identity.printable(text).encode("utf-8")
