@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
 import pytest
 
+from ftforensics.wire.run_evidence import read_run_evidence
 from supervised import RUN, environment
 
 LOOK = """
@@ -180,3 +182,35 @@ def test_output_that_could_not_be_written_is_not_passed_over(shell, script: str)
     """The job cannot know: it wrote to our pipe."""
     ended = shell(f"$RUN -- sh -c '{script}' > /dev/full")
     assert ended.err.startswith(b"ftforensics: not all of the job's output could be written: No space left on device\n")
+
+
+def helper(supervisor: int, name: str) -> int:
+    for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+        if Path(f"/proc/{child}/comm").read_text().strip() == name:
+            return int(child)
+    raise AssertionError(f"there is no {name}")
+
+
+def test_a_log_that_does_not_get_on_does_not_hold_up_a_good_end(start, tmp_path: Path) -> None:
+    """A file server that is away; here its writer is stopped. What was begun of the log is gone all the same."""
+    process = start(
+        "sh", "-c", "echo ready; read go; yes | head -c 9000000", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"ready\n"
+    os.kill(helper(process.pid, "ftf-log"), signal.SIGSTOP)
+    begun = time.monotonic()
+    out, _ = process.communicate(b"go\n", timeout=60)
+    assert (process.returncode, len(out)) == (0, 9_000_000)
+    assert time.monotonic() - begun < 4
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_killed_copier_is_named(start, tmp_path: Path) -> None:
+    """The job's next write fails, and nobody else could say why."""
+    process = start("sh", "-c", "echo ready; read go; echo more", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    os.kill(helper(process.pid, "ftf-copier"), signal.SIGKILL)
+    process.communicate(b"go\n", timeout=60)
+    assert process.returncode == -signal.SIGPIPE
+    gaps = [gap.why for gap in read_run_evidence((tmp_path / "folder" / "evidence.jsonl").read_bytes()).gaps]
+    assert any("was killed" in why for why in gaps)

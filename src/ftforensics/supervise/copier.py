@@ -25,7 +25,7 @@ from ftforensics.supervise.streams import Route
 
 _STACK = 512 << 10  # bytes a thread; the default is `ulimit -s`, which can be more than `ulimit -v` leaves
 CHUNK = 1 << 16  # stays in the cache: twice as fast as 1 MiB where two cores share one job's output
-FINISH = b"finish"
+FINISH, FORGET = b"finish", b"forget"  # the latter when nobody will want the log
 READY = b"ready"
 PATIENCE = 10.0  # seconds without a byte moved: whoever reads our output does not read now
 _QUIET = 0.05  # seconds; a pseudo-terminal hands bytes over in the background (drivers/tty/tty_buffer.c, 6.18)
@@ -50,10 +50,11 @@ class Copier:
         self.pid = pid
         self.control = control
 
-    def ask_finish(self) -> None:
-        """The job has ended. `answer` becomes readable on `control` when its output is delivered and the log closed."""
+    def ask_finish(self, *, keep_log: bool) -> None:
+        """The job has ended. `answer` becomes readable on `control` when its output is delivered and the log, if it is
+        to be kept, closed."""
         try:
-            self.control.send(FINISH)
+            self.control.send(FINISH if keep_log else FORGET)
         except OSError:
             return
 
@@ -99,9 +100,9 @@ def _live(routes: Sequence[Route], log_process: LogProcess | None, control: sock
         pump.start()
     control.send(READY)
     while data := control.recv(100):
-        if data == FINISH:
+        if data in (FINISH, FORGET):
             drained = _wait_drained(pumps)
-            size, cut = log.close()
+            size, cut = log.close() if data == FINISH else log.forget()
             refused = max(pump.refused for pump in pumps)
             control.send(f"{int(drained)} {'-' if size is None else size} {int(cut)} {refused}".encode())
             break
@@ -122,6 +123,11 @@ class _Log:
     def put(self, stream: int, data: bytes) -> None:
         if self._tap is not None:
             self._tap.put(stream, data)
+
+    def forget(self) -> tuple[int | None, bool]:
+        """Without waiting: a log that does not get on (a file server that is away) must not hold up a good end."""
+        self._tap = None
+        return None, True
 
     def close(self) -> tuple[int | None, bool]:
         tap, self._tap = self._tap, None

@@ -123,6 +123,11 @@ def start_log(path: str) -> LogProcess:
         os._exit(0)
 
 
+def pieces(path: str) -> tuple[str, str]:
+    """Of a long log, beside it until the end."""
+    return f"{path}.a", f"{path}.b"
+
+
 class BoundedFile:
     """The file and its two pieces. written: bytes that it was given; cut: some of them are not there."""
 
@@ -178,7 +183,7 @@ class BoundedFile:
                 self.cut = True
                 os.close(fd)
                 os.unlink(path)
-            path = f"{self._path}.{'ab'[self._names % 2]}"
+            path = pieces(self._path)[self._names % 2]
             self._names += 1
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._pieces.append((path, os.open(path, flags, 0o600)))

@@ -25,7 +25,7 @@ from ftforensics.supervise.evidence import NAME as EVIDENCE_NAME
 from ftforensics.supervise.evidence import SCHEMA, Evidence, clocks
 from ftforensics.supervise.lasting import passing_file_system
 from ftforensics.supervise.launcher_log import NAME as LOG_NAME
-from ftforensics.supervise.launcher_log import LogProcess, start_log
+from ftforensics.supervise.launcher_log import LogProcess, pieces, start_log
 from ftforensics.supervise.previous import previous_attempt
 from ftforensics.supervise.streams import Route
 from ftforensics.supervise.witness import PROBE, start_witness
@@ -198,12 +198,11 @@ class _Place:
         self.evidence.close()
         if failed or self.folder is None:
             return
-        for path in (self.evidence.path, self.log_path):
+        logs = [self.log_path, *pieces(self.log_path)] if self.log_path is not None else []
+        for path in (self.evidence.path, *logs):
             if path is not None:
-                try:
+                with suppress(OSError):
                     os.unlink(path)
-                except OSError:
-                    continue
         self.folder.remove_if_empty()
 
 
@@ -277,7 +276,7 @@ class _Watch:
     def finish(self, status: int) -> bool:
         """After the command's end. True when a signal cut it short."""
         if self._copier is not None:
-            self._copier.ask_finish()
+            self._copier.ask_finish(keep_log=status != 0)
             self._readers[self._copier.control.fileno()] = lambda: None
             self._poll.register(self._copier.control.fileno(), select.POLLIN)
         self._arm_or_start()
@@ -446,6 +445,9 @@ class _Watch:
                 self.status = status  # before anything that could fail
             if pid in self._own:
                 self._own.discard(pid)
+                if self._copier is not None and pid == self._copier.pid and self._ended_at == 0:
+                    why = "the process that carries the job's output was killed, and the job's next write failed"
+                    self._evidence.gap("launcher.log", why)
                 continue
             if process is not None:
                 self._died(process, process.ended, status, usage)
@@ -557,6 +559,10 @@ class _Watch:
             self._kernel = _open_kernel(self._evidence)
             if self._kernel is not None:
                 self._read_from(self._kernel.fd, self._on_kernel)
+        elif self._settings.trace:
+            self._evidence.gap(
+                "trace", "the command was over before anything was traced: who sends signals is not seen"
+            )
         self._evidence.write("started", self._started())
 
     def _started(self) -> dict[str, Value]:
@@ -646,10 +652,12 @@ class _Watch:
 
     def _dismiss(self) -> None:
         """Wait for our helpers: a container without an init would keep them as zombies. The copier may have to stay,
-        for what the job left running."""
-        if self._witness_pid in self._own:
-            with suppress(OSError):
-                os.kill(self._witness_pid, signal.SIGKILL)
+        for what the job left running; the log is kept after a bad end only."""
+        copier = self._copier.pid if self._copier is not None else None
+        for pid in self._own - {copier}:
+            if pid == self._witness_pid or self.status == 0:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + _FAREWELL
         while self._own and time.monotonic() < until:
             for pid in list(self._own):
