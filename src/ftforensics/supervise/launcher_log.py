@@ -24,6 +24,7 @@ HEAD = 16 << 20  # bytes
 PIECE = 24 << 20
 LONGEST_LINE = 64 << 10  # then it is written in parts
 _QUEUE = 2 << 20
+_GATHER = 0.05  # seconds
 _AT_THE_END = 1 << 20  # then somebody waits for it
 _SHARE = 0.05  # of one core
 _CREDIT = 1.0  # seconds of processor time that may be used at once
@@ -51,7 +52,8 @@ class Tap:
             self._queue.append((stream, data))
             self._held += len(data)
             self._shorten(_QUEUE)
-            self._changed.notify()
+            if len(self._queue) == 1:
+                self._changed.notify()
 
     def close(self) -> None:
         """No more comes; returns when all of it is handed over, or after five seconds."""
@@ -73,9 +75,13 @@ class Tap:
                 with self._changed:
                     while not self._queue and not self._closed:
                         self._changed.wait()
+                    # Lines come one by one; to wake two processes for each costs more than all the rest.
+                    self._changed.wait_for(lambda: self._closed or self._held >= LONGEST_LINE, _GATHER)
                     if not self._queue:
                         break
                     stream, data = self._queue.popleft()
+                    while self._queue and self._queue[0][0] == stream and len(data) < LONGEST_LINE:
+                        data += self._queue.popleft()[1]
                     self._held -= len(data)
                     dropped, self._dropped = self._dropped, 0
                 if dropped:
