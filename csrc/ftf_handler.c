@@ -450,7 +450,7 @@ void ftf_on_fault(int sig, siginfo_t *info, void *context)
     int tid = ftf_gettid();
     complete_arguments(sig, &info, &context, (uint64_t)(uintptr_t)__builtin_return_address(0),
                        (uint64_t)(uintptr_t)__builtin_frame_address(0));
-    if (is_ignored(sig, info, pid))
+    if (is_ignored(sig, info, pid) || ftf_ring_take_fault(sig, info))
         return;
     if (become_owner(pid, tid, ftf_was_sent(info))) {
         begin(sig, info, context, pid);

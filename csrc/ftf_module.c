@@ -318,6 +318,8 @@ static bool still_forking(void)
     return frame != NULL;
 }
 
+static int start_result; /* of the watcher: 0 or a negative errno */
+
 /* Python 3.12 counts threads before its after_in_parent hooks, 3.13 after them, and a pending call runs at the next
    function entry, which may be another hook: wait until os.fork() itself is over. */
 static int start_pending(void *unused)
@@ -327,7 +329,7 @@ static int start_pending(void *unused)
         return 0;
     Py_CLEAR(forking);
     if (ftf.installed)
-        ftf_watcher_start();
+        start_result = ftf_watcher_start();
     return 0;
 }
 
@@ -342,7 +344,10 @@ static int check_main_thread(void *unused)
 static PyObject *native_start_watcher(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
+    start_result = 0;
     start_pending(0);
+    if (start_result != 0)
+        return PyUnicode_DecodeLocale(strerror(-start_result), "surrogateescape");
     if (ftf_getpid() != ftf_gettid()) /* installed from another thread: pending calls run in the main one */
         Py_AddPendingCall(check_main_thread, 0);
     Py_RETURN_NONE;

@@ -402,6 +402,8 @@ int64_t ftf_recorder_tick(int64_t now)
         take_slow(now);
     keep_pace();
     if (try_lock()) { /* else somebody moves or removes the file just now */
+        if (ftf_ring.lost)
+            ftf_ring_file_mend();
         ftf_ring_save();
         unlock();
     }

@@ -1,12 +1,11 @@
 /* CONTEXT: NORMAL. See ftf_recorder_file.h.
 
-   The file is allocated whole, so that a full disk is met here and not later. What was written to it belongs to the
-   kernel's page cache and survives any death of the process. On a network file system a write may wait for a server, and
+   The file is allocated whole, so that a full disk is met here and not later. What is stored into its mapping belongs to
+   the kernel's page cache and survives any death of the process. On a network file system a write may wait for a server, and
    with it the end of the process, so there the file lies in a directory of this machine and the run folder gets a link. */
 #include "ftf_recorder_file.h"
 
 #include "ftf_hook.h"
-#include "ftf_install.h"
 #include "ftf_record.h"
 
 #include <linux/magic.h>
@@ -118,7 +117,7 @@ static bool is_still_there(void)
 {
     struct stat st;
     return ftf_ring.path[0] && ftf_syscall4(SYS_newfstatat, AT_FDCWD, ftf_ring.path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           (uint64_t)st.st_dev == ftf_ring.file.device && (uint64_t)st.st_ino == ftf_ring.file.inode;
+           (uint64_t)st.st_dev == ftf_ring.device && (uint64_t)st.st_ino == ftf_ring.inode;
 }
 
 /* Room on the disk for all of it. The limit on file size would end the job by SIGXFSZ. */
@@ -169,14 +168,32 @@ static size_t lay_out(struct ftf_ring_header *header, const struct ftf_ring_plan
     return header->file_size;
 }
 
+static int map(int fd, uint8_t *where, size_t size, const char **failed)
+{
+    *failed = "mmap";
+    void *made = mmap(where, size, PROT_READ | PROT_WRITE, MAP_SHARED | (where ? MAP_FIXED : 0), fd, 0);
+    if (made == MAP_FAILED)
+        return -ENOMEM;
+    ftf_ring.file = made;
+    ftf_ring.lost = false;
+    return 0;
+}
+
 /* A file of that size, in ftf_ring and the names above. */
 static int make_file(size_t size, const char *local, const char **failed)
 {
     int fd = create(local, failed);
     if (fd < 0)
         return fd;
+    struct stat st = {0};
+    ftf_fstat(fd, &st);
+    ftf_ring.device = (uint64_t)st.st_dev;
+    ftf_ring.inode = (uint64_t)st.st_ino;
+    ftf_ring.file = 0;
     int result = allocate(fd, size, failed);
-    ftf_remember(&ftf_ring.file, fd);
+    if (result == 0)
+        result = map(fd, 0, size, failed);
+    ftf_close(fd);
     if (result != 0)
         ftf_ring_file_remove();
     return result;
@@ -212,7 +229,8 @@ struct place {
     char path[sizeof ftf_ring.path];
     char link[sizeof link_path];
     char local[sizeof local_directory];
-    struct ftf_fd file;
+    uint8_t *file;
+    uint64_t device, inode;
 };
 
 static void note_place(struct place *place)
@@ -221,6 +239,8 @@ static void note_place(struct place *place)
     memcpy(place->link, link_path, sizeof place->link);
     memcpy(place->local, local_directory, sizeof place->local);
     place->file = ftf_ring.file;
+    place->device = ftf_ring.device;
+    place->inode = ftf_ring.inode;
 }
 
 static void go_to_place(const struct place *place)
@@ -229,6 +249,8 @@ static void go_to_place(const struct place *place)
     memcpy(link_path, place->link, sizeof place->link);
     memcpy(local_directory, place->local, sizeof place->local);
     ftf_ring.file = place->file;
+    ftf_ring.device = place->device;
+    ftf_ring.inode = place->inode;
 }
 
 int ftf_ring_file_move(const char *local, const char **failed)
@@ -242,6 +264,8 @@ int ftf_ring_file_move(const char *local, const char **failed)
         return result;
     ftf_ring_file_remove();
     go_to_place(&made);
+    if (old.file)
+        munmap(old.file, ftf_ring.size);
     __atomic_store_n(&ftf_ring.anew, true, __ATOMIC_RELEASE);
     return 0;
 }
@@ -265,7 +289,21 @@ void ftf_ring_file_remove(void)
     if (local_directory[0])
         ftf_syscall3(SYS_unlinkat, AT_FDCWD, local_directory, AT_REMOVEDIR); /* other ranks' rings keep it */
     ftf_ring.path[0] = link_path[0] = local_directory[0] = 0;
-    ftf_forget(&ftf_ring.file);
+}
+
+void ftf_ring_file_mend(void)
+{
+    const char *failed;
+    struct stat st;
+    if (!is_still_there())
+        return;
+    int fd = (int)ftf_open(ftf_ring.path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0)
+        return;
+    if (ftf_fstat(fd, &st) == 0 && (uint64_t)st.st_ino == ftf_ring.inode && allocate(fd, ftf_ring.size, &failed) == 0 &&
+        map(fd, ftf_ring.file, ftf_ring.size, &failed) == 0)
+        __atomic_store_n(&ftf_ring.anew, true, __ATOMIC_RELEASE);
+    ftf_close(fd);
 }
 
 void ftf_ring_file_forget(void)
@@ -273,6 +311,8 @@ void ftf_ring_file_forget(void)
     uint8_t *base = __atomic_exchange_n(&ftf_ring.base, 0, __ATOMIC_ACQ_REL);
     if (base)
         munmap(base, ftf_ring.size);
-    ftf_forget(&ftf_ring.file);
+    if (ftf_ring.file)
+        munmap(ftf_ring.file, ftf_ring.size);
+    ftf_ring.file = 0;
     ftf_ring.path[0] = link_path[0] = local_directory[0] = 0;
 }

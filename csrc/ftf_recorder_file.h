@@ -23,7 +23,9 @@ bool ftf_ring_file_made_folder(void);
 bool ftf_ring_file_is_in_place(void);
 /* Takes the file away; the ring stays in memory. */
 void ftf_ring_file_remove(void);
-/* Gives its memory and descriptor back. Async-signal-safe. */
+/* Makes a file that was cut whole again: after it, ftf_ring_save() writes all anew. */
+void ftf_ring_file_mend(void);
+/* Gives its memory back. Async-signal-safe. */
 void ftf_ring_file_forget(void);
 
 #endif

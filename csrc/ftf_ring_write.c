@@ -1,16 +1,19 @@
 /* CONTEXT: SIGNAL. See ftf_ring_write.h and, for the format, ftf_ring.h.
 
-   The ring is kept in plain memory, and what changed is copied into the file by pwrite(2). Stores into a shared mapping of
-   the file would save the call, but a store to a page that is being written back waits for the disk (the file system's
-   page_mkwrite), and so would step(), with the GIL held: on a frozen or overloaded disk the whole job stands still. And a
-   mapped file that somebody truncates answers with SIGBUS. So the job's threads touch memory only, the watcher alone waits
-   for disks, and whoever ends the process (a crash, a signal's default action, exit) saves what is left itself. */
+   The ring is kept in plain memory, and what changed is copied into a shared mapping of the file. A store to a page of a
+   file that is being written back waits for the disk (the file system's page_mkwrite), so a job's thread must not do it: on
+   a frozen or overloaded disk step() would stand still, with the GIL held. The job's threads touch memory only, the watcher
+   alone waits for disks, and whoever ends the process (a crash, a signal's default action, exit) saves what is left itself.
+   Not by pwrite(2): the job may close our descriptor and get its number for a file of its own between check and write (the
+   crash matrix, cell fd_reused, has seen it). */
 #include "ftf_ring_write.h"
 
-#include <string.h>
-#include <sys/resource.h>
+#include "ftf_peek.h"
 
-struct ftf_ring_state ftf_ring = {.file = {.fd = -1}};
+#include <string.h>
+#include <sys/mman.h>
+
+struct ftf_ring_state ftf_ring;
 
 bool ftf_ring_is_ours(void)
 {
@@ -105,26 +108,38 @@ static bool something_is_new(void)
     return false;
 }
 
-static bool is_our_file(int fd, struct stat *st)
+/* Stores of our own, not the kernel's (process_vm_readv would not raise SIGBUS): the kernel's wait for the disk with the
+   lock of the address space held, and with that every mmap(2) of the job's. User space's faults have not needed that lock
+   since Linux 6.4. A file that was cut is met by the look before; the handler is for what the look cannot see. */
+static bool write_all(size_t offset, size_t size)
 {
-    return ftf_fstat(fd, st) == 0 && (uint64_t)st->st_dev == ftf_ring.file.device &&
-           (uint64_t)st->st_ino == ftf_ring.file.inode;
+    uint8_t byte;
+    uint64_t bus = ftf_signal_bit(SIGBUS), old = 0;
+    if (!ftf_peek((uint64_t)(uintptr_t)(ftf_ring.file + offset), &byte, 1) ||
+        !ftf_peek((uint64_t)(uintptr_t)(ftf_ring.file + offset + size - 1), &byte, 1)) {
+        ftf_ring.lost = true;
+        return false;
+    }
+    ftf_sigprocmask(SIG_UNBLOCK, &bus, &old); /* a fault whose signal is blocked kills at once */
+    memcpy(ftf_ring.file + offset, ftf_ring.base + offset, size);
+    if (old & bus)
+        ftf_sigprocmask(SIG_BLOCK, &bus, 0);
+    return !ftf_ring.lost;
 }
 
-static bool write_all(int fd, size_t offset, size_t size)
+bool ftf_ring_take_fault(int sig, const siginfo_t *info)
 {
-    while (size > 0) {
-        long wrote = ftf_syscall4(SYS_pwrite64, fd, ftf_ring.base + offset, size, offset);
-        if (wrote <= 0)
-            return false;
-        offset += (size_t)wrote;
-        size -= (size_t)wrote;
-    }
-    return true;
+    const uint8_t *file = ftf_ring.file, *address = info->si_addr;
+    if (sig != SIGBUS || info->si_code <= 0 || !file || address < file || address >= file + ftf_ring.size)
+        return false;
+    long mapped = ftf_syscall6(SYS_mmap, (long)file, (long)ftf_ring.size, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    ftf_ring.lost = true;
+    return mapped == (long)file;
 }
 
 /* A slot that changes while it is copied has different numbers at its ends in the file, and its turn comes again. */
-static bool save_section(int fd, enum ftf_ring_section section, uint64_t saved)
+static bool save_section(enum ftf_ring_section section, uint64_t saved)
 {
     const struct ftf_ring_table *table = &ftf_ring.table[section];
     uint64_t newest = __atomic_load_n(&ftf_ring.numbers[section], __ATOMIC_ACQUIRE);
@@ -134,7 +149,7 @@ static bool save_section(int fd, enum ftf_ring_section section, uint64_t saved)
         size_t offset = table->offset + saved % table->count * table->slot;
         if (__atomic_load_n((uint64_t *)(ftf_ring.base + offset), __ATOMIC_ACQUIRE) < saved + 1)
             break; /* in the making */
-        if (!write_all(fd, offset, table->slot))
+        if (!write_all(offset, table->slot))
             return false;
         saved++;
     }
@@ -143,51 +158,26 @@ static bool save_section(int fd, enum ftf_ring_section section, uint64_t saved)
 }
 
 /* The header comes last: until it is there for the first time, the file is no ring. */
-static bool save_into(int fd, bool anew)
+static bool save_into_file(bool anew)
 {
     bool header = __atomic_exchange_n(&ftf_ring.header_changed, false, __ATOMIC_ACQ_REL) || anew;
     bool whole = true;
     for (int section = 0; whole && section < FTF_RING_SECTIONS; section++)
-        whole = save_section(fd, section, anew ? 0 : ftf_ring.saved[section]);
-    if (whole && (!header || write_all(fd, 0, FTF_RING_HEADER_BYTES)))
+        whole = save_section(section, anew ? 0 : ftf_ring.saved[section]);
+    if (whole && (!header || write_all(0, FTF_RING_HEADER_BYTES)))
         return true;
     uint32_t trouble = FTF_RING_WRITE_FAILED;
     ftf_ring_store(offsetof(struct ftf_ring_header, trouble), &trouble, sizeof trouble);
     return false;
 }
 
-/* A write beyond the limit on file size is SIGXFSZ (mm/filemap.c, generic_write_check_limits()). */
-static bool limit_allows(void)
-{
-    struct rlimit limit;
-    return ftf_syscall4(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit) != 0 || limit.rlim_cur >= ftf_ring.size;
-}
-
 void ftf_ring_save(void)
 {
-    struct stat st;
-    if (!ftf_ring_is_ours() || !something_is_new() || !limit_allows())
+    if (!ftf_ring_is_ours() || !ftf_ring.file || ftf_ring.lost || !something_is_new())
         return;
     bool anew = __atomic_exchange_n(&ftf_ring.anew, false, __ATOMIC_ACQ_REL);
-    int fd = ftf_ring.file.fd, opened = -1;
-    if (fd < 0 || !is_our_file(fd, &st)) { /* the job has closed it */
-        fd = opened = (int)ftf_open(ftf_ring.path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
-        if (fd >= 0 && !is_our_file(fd, &st))
-            fd = -1;
-    }
-    bool done = false;
-    if (fd >= 0) {
-        if ((size_t)st.st_size < ftf_ring.size) { /* somebody has cut it */
-            anew = true;
-            if (ftf_syscall4(SYS_fallocate, fd, 0, 0, ftf_ring.size) != 0)
-                ftf_ftruncate(fd, (long)ftf_ring.size);
-        }
-        done = save_into(fd, anew);
-    }
-    if (anew && !done)
+    if (!save_into_file(anew) && anew)
         __atomic_store_n(&ftf_ring.anew, true, __ATOMIC_RELEASE);
-    if (opened >= 0)
-        ftf_close(opened);
 }
 
 void ftf_ring_save_soon(void)

@@ -15,7 +15,9 @@ struct ftf_ring_state {
     uint64_t saved[FTF_RING_SECTIONS]; /* of the newest slot that is in the file, as all before it */
     bool header_changed; /* since it was saved */
     bool anew; /* the file has nothing of it yet */
-    struct ftf_fd file;
+    uint8_t *file; /* mapped */
+    bool lost; /* the file was cut, or its disk is full and a page was taken from it */
+    uint64_t device, inode; /* of the file */
     char path[FTF_PATH_SIZE + 600];
 };
 
@@ -36,5 +38,8 @@ void ftf_ring_store(size_t offset, const void *value, size_t size);
 void ftf_ring_save(void);
 /* Has the watcher do so at once; does it here when there is no watcher. */
 void ftf_ring_save_soon(void);
+/* Called first for every fault: true when it was a bus error in the mapped file. Its pages are replaced by pages that go
+   nowhere, so the instruction can run again. */
+bool ftf_ring_take_fault(int sig, const siginfo_t *info);
 
 #endif

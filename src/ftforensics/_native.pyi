@@ -83,7 +83,9 @@ def check_handlers() -> int:
 def check_thread() -> None:
     """Give the calling thread a guarded alternate stack unless it has a good one."""
 
-def start_watcher() -> None: ...
+def start_watcher() -> str | None:
+    """Why its thread could not be started, None when it was (or will be, once os.fork() is over)."""
+
 def stop_watcher() -> None:
     """Stop the C thread and wait for it (before fork)."""
 

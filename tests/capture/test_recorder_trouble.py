@@ -19,6 +19,7 @@ import pytest
 from conditions import PYTHONS, Interpreter, needs_disk_of_its_own, needs_root
 from jobs import CRASH, Jobs
 from rings import eventually, only_ring, read, ring_paths, start
+from seccomp import CLONE, FILTER
 from synth.ring import SLOT, TABLE_AT
 
 # The job goes on with everything that touches the ring, then crashes, and the crash is recorded as always.
@@ -398,3 +399,19 @@ def test_a_thread_stuck_in_a_dead_driver_does_not_stop_a_fork(jobs: Jobs, tmp_pa
     done = jobs.run(PYTHONS[0], code, install=None)
     assert (done.status, done.out) == (0, "alive\n"), done.err
     assert time.monotonic() - started < 20
+
+
+def test_a_thread_that_cannot_be_started_is_told(jobs: Jobs) -> None:
+    """What the job says itself is recorded all the same, by its own threads."""
+    install = f"""{FILTER}
+refuse([{CLONE}, 435], 11)  # 435: clone3
+ftforensics.install(helper="none")
+"""
+    job = start(jobs, PYTHONS[0], 'ftforensics.note("alone")\ntell()\n', install=install)
+    job.line()
+    ring = only_ring(job.folder)
+    assert (ring.note, ring.fast) == ("alone", [])
+    job.go_on()
+    status, err = job.end()
+    assert status == 0 and "takes no samples: its thread cannot be started: Resource temporarily unavailable" in err
+    assert ring_paths(job.folder) == []

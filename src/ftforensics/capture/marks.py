@@ -117,7 +117,8 @@ def attach(native: ModuleType | None) -> None:
 
 
 def _publish() -> None:
-    if _native is None:
+    native = _native
+    if native is None:
         return
     told: list[phase] | None = None
     while told != _open:  # what another thread opened or closed meanwhile is told too
@@ -130,8 +131,8 @@ def _publish() -> None:
                 if len(_names) < 1000:
                     _names[entry.name] = known
             names.append(known)
-        _native.set_phase(names)
-    _native.check_thread()
+        native.set_phase(names)
+    native.check_thread()
 
 
 def _clean(text: str, limit: int) -> bytes:

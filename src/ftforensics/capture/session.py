@@ -134,7 +134,9 @@ def _install(wanted: str | None, helper: str, raw_stack: bool) -> None:
         atexit.register(_at_exit)
     marks.attach(native)
     _start_recorder(native)
-    native.start_watcher()
+    refused = native.start_watcher()
+    if refused:
+        _warn(f"the flight recorder takes no samples: its thread cannot be started: {refused}")
 
 
 def _start_recorder(native: Any) -> None:
