@@ -108,10 +108,27 @@ static bool something_is_new(void)
     return false;
 }
 
+/* As in memory: no numbers while the content is in the making, so that nobody takes half of the old and half of the new
+   for a slot. One that changed under the copy keeps its zeros until its turn comes again. */
+static void store_slot(uint8_t *to, const uint8_t *from, size_t size)
+{
+    uint64_t number = __atomic_load_n((const uint64_t *)from, __ATOMIC_ACQUIRE);
+    set_number(to, 0);
+    set_number(to + size - 8, 0);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    memcpy(to + 8, from + 8, size - 16);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n((const uint64_t *)from, __ATOMIC_ACQUIRE) != number ||
+        __atomic_load_n((const uint64_t *)(from + size - 8), __ATOMIC_ACQUIRE) != number)
+        return;
+    set_number(to + size - 8, number);
+    set_number(to, number);
+}
+
 /* Stores of our own, not the kernel's (process_vm_readv would not raise SIGBUS): the kernel's wait for the disk with the
    lock of the address space held, and with that every mmap(2) of the job's. User space's faults have not needed that lock
    since Linux 6.4. A file that was cut is met by the look before; the handler is for what the look cannot see. */
-static bool write_all(size_t offset, size_t size)
+static bool write_all(size_t offset, size_t size, bool slot)
 {
     uint8_t byte;
     uint64_t bus = ftf_signal_bit(SIGBUS), old = 0;
@@ -121,7 +138,10 @@ static bool write_all(size_t offset, size_t size)
         return false;
     }
     ftf_sigprocmask(SIG_UNBLOCK, &bus, &old); /* a fault whose signal is blocked kills at once */
-    memcpy(ftf_ring.file + offset, ftf_ring.base + offset, size);
+    if (slot)
+        store_slot(ftf_ring.file + offset, ftf_ring.base + offset, size);
+    else
+        memcpy(ftf_ring.file + offset, ftf_ring.base + offset, size);
     if (old & bus)
         ftf_sigprocmask(SIG_BLOCK, &bus, 0);
     return !ftf_ring.lost;
@@ -138,7 +158,6 @@ bool ftf_ring_take_fault(int sig, const siginfo_t *info)
     return mapped == (long)file;
 }
 
-/* A slot that changes while it is copied has different numbers at its ends in the file, and its turn comes again. */
 static bool save_section(enum ftf_ring_section section, uint64_t saved)
 {
     const struct ftf_ring_table *table = &ftf_ring.table[section];
@@ -149,7 +168,7 @@ static bool save_section(enum ftf_ring_section section, uint64_t saved)
         size_t offset = table->offset + saved % table->count * table->slot;
         if (__atomic_load_n((uint64_t *)(ftf_ring.base + offset), __ATOMIC_ACQUIRE) < saved + 1)
             break; /* in the making */
-        if (!write_all(offset, table->slot))
+        if (!write_all(offset, table->slot, true))
             return false;
         saved++;
     }
@@ -164,7 +183,7 @@ static bool save_into_file(bool anew)
     bool whole = true;
     for (int section = 0; whole && section < FTF_RING_SECTIONS; section++)
         whole = save_section(section, anew ? 0 : ftf_ring.saved[section]);
-    if (whole && (!header || write_all(0, FTF_RING_HEADER_BYTES)))
+    if (whole && (!header || write_all(0, FTF_RING_HEADER_BYTES, false)))
         return true;
     uint32_t trouble = FTF_RING_WRITE_FAILED;
     ftf_ring_store(offsetof(struct ftf_ring_header, trouble), &trouble, sizeof trouble);

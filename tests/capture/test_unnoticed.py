@@ -94,9 +94,15 @@ PROGRAMS = {
         print([os.isatty(fd) for fd in (0, 1, 2)], sys.stdout.isatty())
         """,
     "descriptors 3 to 19 stay free": """
+        # The recorder has small files open for microseconds (docs/recorder.md): what counts is what stays.
         import os
-        print([n for n in range(3, 20) if os.path.exists(f"/proc/self/fd/{n}")])
-        r, w = os.pipe(); print(r, w)
+        looks = [{n for n in range(3, 20) if os.path.exists(f"/proc/self/fd/{n}")} for _ in range(50)]
+        print(set.intersection(*looks))
+        pairs = []
+        for _ in range(50):
+            pairs.append(os.pipe())
+            for end in pairs[-1]: os.close(end)
+        print(min(pairs))
         """,
     "children": """
         import os, signal
@@ -221,9 +227,10 @@ def test_the_extra_thread_takes_no_signal(python: Interpreter, jobs: Jobs) -> No
         for tid in os.listdir("/proc/self/task"):
             if int(tid) != main:
                 blocked = next(l for l in open(f"/proc/self/task/{tid}/status") if l.startswith("SigBlk"))
-                # all but KILL, STOP and the two that glibc keeps for itself
+                # all but KILL, STOP and the two that glibc keeps for itself; and BUS for as long as it writes into the
+                # ring's file, whose pages may be gone
                 missing = ~int(blocked.split()[1], 16) & 0xffffffffffffffff
-                print(missing & ~(1 << 8 | 1 << 18 | 1 << 31 | 1 << 32))
+                print(missing & ~(1 << 6 | 1 << 8 | 1 << 18 | 1 << 31 | 1 << 32))
         """
     assert jobs.run(python, code).out == "0\n"
 

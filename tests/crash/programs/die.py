@@ -240,7 +240,13 @@ def reuse_our_fds(crashers: Crashers, args: argparse.Namespace) -> None:
     os.write(user, b"the user's own line\n")
     ours = sorted(open_fds() - FDS_BEFORE - {user})
     for fd in ours:
-        os.dup2(user, fd)
+        while True:
+            try:
+                os.dup2(user, fd)
+                break
+            except OSError as error:  # man 2 dup: EBUSY, another thread is just opening a file that gets this number
+                if error.errno != errno.EBUSY:
+                    raise
     facts["proof"] = ours
     facts["user_file"] = path
 

@@ -51,6 +51,16 @@ for function in FUNCTIONS:
 module.check_handlers = taking("check_handlers", 0)
 
 
+def duplicate(fd: int, lowest: int) -> int:
+    """Real, and not among the calls: what it gives is closed again."""
+    import fcntl
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+
+
+module.duplicate = duplicate
+
+
 def is_installed() -> bool:
     """A question, so not among the calls."""
     done = [name for name in names() if name in ("install", "uninstall") and name not in fail]
