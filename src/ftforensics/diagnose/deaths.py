@@ -15,7 +15,6 @@ from ftforensics.causes.ending import signal_of
 from ftforensics.diagnose.clocks import Clocks, seconds_between
 from ftforensics.diagnose.counters import changes, readings_of
 from ftforensics.diagnose.matching import (
-    INITIAL_PID_NAMESPACE,
     comm_of_program,
     locator,
     match_fault,
@@ -50,6 +49,7 @@ from ftforensics.model.run import Died, RunEvidence, Usage
 from ftforensics.model.signals import signal_number
 from ftforensics.parsers.cgroup_path import ancestry, container_id, memory_path
 from ftforensics.parsers.launcher_line import local_time, writer_pid
+from ftforensics.sources.identity_here import INITIAL_PID_NAMESPACE
 
 SIGKILL = 9
 TOGETHER = 1.0  # seconds within which deaths count as one event

@@ -20,7 +20,6 @@ from ftforensics.model.ring import Ring
 from ftforensics.parsers.cgroup_path import container_id, is_at_or_below, unit_of
 from ftforensics.parsers.kernel_log import EARLIER_BOOT
 
-INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # include/linux/proc_ns.h, PROC_PID_INIT_INO
 # kernel/pid.c, RESERVED_PIDS: once pids have wrapped, the initial namespace gives out none below. A container does.
 SMALL_PID = 300
 COMM_LENGTH = 15  # TASK_COMM_LEN without the NUL

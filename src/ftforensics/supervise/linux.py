@@ -19,6 +19,8 @@ _SFD_CLOEXEC = 0o2000000
 _SIGINFO_SIZE = 128  # man 2 signalfd
 _SIGSET_BYTES = 128  # sigset_t of glibc: 1024 bits, signal n is bit n-1
 
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # include/linux/proc_ns.h, PROC_PID_INIT_INO: its inode number
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -20,6 +20,8 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from ftforensics.supervise import linux
+
 _NETLINK_CONNECTOR = 11
 _CN_IDX_PROC = 1
 _CN_VAL_PROC = 1
@@ -27,7 +29,6 @@ _LISTEN = 1
 _SO_ATTACH_FILTER = 26
 _SO_RCVBUFFORCE = 33
 _RECEIVE_BUFFER = 4 << 20
-_INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # include/linux/proc_ns.h, PROC_PID_INIT_INO
 
 NONE, FORK, EXEC, EXIT = 0, 1, 2, 0x80000000
 
@@ -88,7 +89,7 @@ class ProcessEvents:
 def listen() -> ProcessEvents:
     """Raises OSError: EPERM without the right to listen, ENOTSUP where the kernel does not answer (another
     namespace)."""
-    if os.stat("/proc/self/ns/pid").st_ino != _INITIAL_PID_NAMESPACE:
+    if os.stat("/proc/self/ns/pid").st_ino != linux.INITIAL_PID_NAMESPACE:
         # Another listener on the machine makes the kernel send them to us as well, with pids that are not ours.
         raise OSError(errno.ENOTSUP, "this is not the initial pid namespace")
     connection = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _NETLINK_CONNECTOR)

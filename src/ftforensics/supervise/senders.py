@@ -25,6 +25,7 @@ from contextlib import suppress
 
 from ftforensics.capture import procfs
 from ftforensics.parsers.trace_pipe import SentLine, TracePipe
+from ftforensics.supervise.linux import INITIAL_PID_NAMESPACE
 from ftforensics.supervise.tracefs import private_mount
 
 OnGap = Callable[[str, "str | None"], None]
@@ -42,8 +43,6 @@ _READ = 65536
 _UNNAMED = "<...>"  # kernel/trace/trace_sched_switch.c, __trace_find_cmdline
 _MOST_AT_ONCE = 64  # reads, so that a storm of signals elsewhere on the machine cannot hold the supervisor up
 _TRIES = 5
-# include/linux/proc_ns.h, PROC_PID_INIT_INO: the inode of the initial pid namespace.
-_INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 
 
 class Senders:
@@ -59,7 +58,7 @@ class Senders:
         self._said_lost = False
         self._broken = False
         # Tids in a trace are those of the initial namespace; only there does /proc mean the same by them.
-        self._look_up = _pid_namespace() == _INITIAL_PID_NAMESPACE
+        self._look_up = _pid_namespace() == INITIAL_PID_NAMESPACE
 
     def read(self) -> list[SentLine]:
         """Every signal since the last call, also other people's: the machine's, not only the job's. Never blocks. A
