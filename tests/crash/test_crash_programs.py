@@ -94,7 +94,7 @@ def test_malloc_in_a_handler_works_when_no_lock_is_held(place: Workplace) -> Non
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        ("double_free", "free(): double free detected in tcache 2"),
+        ("double_free", "double free"),  # "detected in tcache 2", or "or corruption (fasttop)" when the tcache is full
         ("cxx_exception", "what():  ftf matrix: shard 3 has 7 rows, 8 wanted"),
         ("assert", "Assertion `ranks_seen == 8' failed."),
     ],

@@ -11,7 +11,7 @@ import argparse
 import ctypes
 import json
 import os
-import sys
+import signal
 
 import torch
 
@@ -47,9 +47,12 @@ def die_in_worker(build: str) -> None:
     try:
         for _ in loader:
             pass
-    except RuntimeError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
-        sys.exit(7)
+    except (RuntimeError, EOFError, OSError) as error:
+        # The reader of the queue may meet the worker's closed socket before torch's SIGCHLD handler raises; and that
+        # handler raises anywhere in the main thread, in these lines too.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
+        os._exit(7)
 
 
 def install(args: argparse.Namespace) -> None:
