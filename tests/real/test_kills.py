@@ -18,6 +18,9 @@ import pytest
 from conditions import ROOT, needs_cgroup_v1_memory, needs_root, needs_torch, needs_unshare
 from ground.memory_group import MemoryGroup
 
+# One after the other: they load the machine, and each start of `run` looks through everybody's traces.
+pytestmark = pytest.mark.xdist_group("kills")
+
 JOB = str(Path(__file__).parent / "programs" / "job.py")
 MIB = 1 << 20
 PATIENCE = 110
