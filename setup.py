@@ -14,6 +14,22 @@ if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
 # One wheel for CPython 3.10 and later: nothing in csrc needs interpreter internals, so the stable ABI holds.
 LIMITED_API = "0x030A0000"
 
+# Both run on foreign and small stacks: no canary (its failure path is not signal-safe), no calls that the compiler may
+# turn into something with locks. Debian's Python compiles extensions with _FORTIFY_SOURCE, which turns memcpy into
+# __memcpy_chk: that one reports through stdio.
+COMPILE = [
+    "-std=c11",
+    "-O2",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-fvisibility=hidden",
+    "-fno-stack-protector",
+    "-U_FORTIFY_SOURCE",
+]
+# No lazy binding: resolving a symbol inside a handler takes the loader's lock.
+LINK = ["-Wl,-z,now", "-Wl,-z,relro"]
+
 # Python executes the lines of *.pth files that lie in site-packages itself, beside the packages. setuptools has no word
 # for such a file.
 START_FILE = "ftforensics-run.pth"
@@ -51,23 +67,11 @@ setup(
             define_macros=[("Py_LIMITED_API", LIMITED_API), ("_GNU_SOURCE", None)],
             py_limited_api=True,
             extra_compile_args=[
-                "-std=c11",
-                "-O2",
-                "-g",
-                "-Wall",
-                "-Wextra",
-                "-fvisibility=hidden",
-                # The handler runs on foreign and small stacks: no canary (its failure path is not signal-safe), no
-                # lazily allocated TLS, no calls that the compiler may turn into something with locks.
-                "-fno-stack-protector",
-                # Debian's Python compiles extensions with _FORTIFY_SOURCE, which turns memcpy into __memcpy_chk: that
-                # one reports through stdio.
-                "-U_FORTIFY_SOURCE",
-                "-ftls-model=initial-exec",
+                *COMPILE,
+                "-ftls-model=initial-exec",  # no lazily allocated TLS
                 "-fno-omit-frame-pointer",
             ],
-            # No lazy binding: resolving a symbol inside a handler takes the loader's lock.
-            extra_link_args=["-Wl,-z,now", "-Wl,-z,relro"],
+            extra_link_args=LINK,
         ),
         # No Python in it: it is for LD_PRELOAD, so it must load into any program. An extension module only in that
         # setuptools then compiles it and puts it into the package.
@@ -77,18 +81,11 @@ setup(
             define_macros=[("_GNU_SOURCE", None)],
             py_limited_api=True,
             extra_compile_args=[
-                "-std=c11",
-                "-O2",
-                "-g",
-                "-Wall",
-                "-Wextra",
-                "-fvisibility=hidden",
-                "-fno-stack-protector",
-                "-U_FORTIFY_SOURCE",
+                *COMPILE,
                 # pthread_exit and cancellation unwind through the frame that begins a thread.
                 "-fasynchronous-unwind-tables",
             ],
-            extra_link_args=["-Wl,-z,now", "-Wl,-z,relro"],
+            extra_link_args=LINK,
         ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

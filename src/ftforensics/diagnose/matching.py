@@ -11,6 +11,8 @@ import os.path
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from ftforensics.diagnose.clocks import SMALLEST_OFFSET, seconds_after, seconds_between
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, Match, Tie
@@ -165,7 +167,8 @@ def match_fault(fault: Fault, log: KernelLog, death: Death) -> Match | None:
         return None
     if death.signal not in (None, 4, 5, 6, 7, 8, 11):
         return None
-    return match_line(fault.line, fault.tid, fault.comm, log, _with_host_pid(death, fault.tid))
+    known_by_thread = msgspec.structs.replace(death, host_pids=[*death.host_pids, fault.tid])
+    return match_line(fault.line, fault.tid, fault.comm, log, known_by_thread)
 
 
 def own_group(kill: OomKill, death: Death, run_group: str | None) -> bool | None:
@@ -222,12 +225,6 @@ def locator(log: KernelLog, line: LogLine) -> str:
     if line.moment.monotonic is not None:
         return f"{where} {line.moment.monotonic:.6f}".strip()
     return where
-
-
-def _with_host_pid(death: Death, tid: int) -> Death:
-    import msgspec
-
-    return msgspec.structs.replace(death, host_pids=[*death.host_pids, tid])
 
 
 def _timing(moment: Moment, death: Death, place: str, source: str) -> tuple[Cite | None, bool] | None:

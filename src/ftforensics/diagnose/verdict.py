@@ -62,21 +62,21 @@ def _undecided(death: Death, ordered: Sequence[tuple[Cause, Finding]], mechanism
     if residual is not None and residual.confidence is Confidence.POSSIBLE:
         verdict = Verdict("failed", residual.cause, residual.cause, "undecided", residual.summary, mechanism)
         return Weighed(verdict, [finding for finding in listed if finding is not residual], residual)
+    outcome, summary = _what_is_known(death)
+    return Weighed(Verdict(outcome, None, None, "undecided", summary, mechanism), listed, None)
+
+
+def _what_is_known(death: Death) -> tuple[str, str]:
+    """(outcome, one sentence) of an end that no cause explains."""
     if death.alive:
-        return Weighed(Verdict("unfinished", None, None, "undecided", "The process still runs."), listed, None)
-    if death.signal is None and death.code is None:
-        summary = "How the process ended is not in the record."
-        outcome = "unknown"
-        if death.crash is None:
-            summary = "The process ended unseen: nothing says how."
-        return Weighed(Verdict(outcome, None, None, "undecided", summary, mechanism), listed, None)
-    if death.signal is None:
-        outcome = "succeeded" if death.code == 0 else "failed"
-        summary = f"The process ended with status {death.code}."
-        return Weighed(Verdict(outcome, None, None, "undecided", summary, mechanism), listed, None)
-    name = signal_name(death.signal)
-    summary = f"{name} ended the process; why is not known."
-    return Weighed(Verdict("failed", None, None, "undecided", summary, mechanism), listed, None)
+        return "unfinished", "The process still runs."
+    if death.signal is not None:
+        return "failed", f"{signal_name(death.signal)} ended the process; why is not known."
+    if death.code is not None:
+        return "succeeded" if death.code == 0 else "failed", f"The process ended with status {death.code}."
+    if death.crash is not None:
+        return "unknown", "How the process ended is not in the record."
+    return "unknown", "The process ended unseen: nothing says how."
 
 
 def _order(pair: tuple[Cause, Finding]) -> tuple[int, int, str, str]:
