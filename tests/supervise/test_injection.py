@@ -20,6 +20,7 @@ from conditions import PYTHONS, ROOT, Interpreter, needs_aarch64_compiler, needs
 from ftforensics.capture import autostart, session
 from ftforensics.supervise import injection
 from ftforensics.supervise.injection import environment
+from supervised import wait_for
 
 SRC = ROOT / "src"
 START_FILE = SRC / injection.STARTER
@@ -233,7 +234,9 @@ def test_a_report_made_inside_a_job_is_not_captured_nor_what_it_starts(monkeypat
 def test_the_resource_tracker_of_multiprocessing_is_not_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs nothing of the job's and outlives it."""
     resource_tracker.ensure_running()
-    argv = Path(f"/proc/{resource_tracker._resource_tracker._pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    told = Path(f"/proc/{resource_tracker._resource_tracker._pid}/cmdline")
+    wait_for(told.read_bytes)  # execve(2) lets the parent of a vfork(2) go on before the arguments are in their place
+    argv = told.read_bytes().decode().split("\0")[:-1]
     monkeypatch.setattr(sys, "orig_argv", argv)
     monkeypatch.setenv(autostart.ASKED, "1")
     monkeypatch.setattr(session, "install_unasked", lambda: pytest.fail("captured"))

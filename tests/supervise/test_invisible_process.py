@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from conditions import JEMALLOC, needs_jemalloc, needs_unshare
-from supervised import RUN, environment, wait_for
+from supervised import PATIENCE, RUN, environment, wait_for
 
 STATE = """
 import json, os, signal, sys
@@ -151,10 +151,9 @@ def test_an_orphan_that_prints_for_ever_holds_nobody(start, orphan: str) -> None
     )
     begun = time.monotonic()
     read = 0
-    while job.poll() is None and time.monotonic() - begun < 20:
+    while job.poll() is None and time.monotonic() - begun < PATIENCE:
         read += len(os.read(job.stdout.fileno(), 65536))
     assert job.wait(1) == 4
-    assert time.monotonic() - begun < 10
     # Nobody reads any more: it gets SIGPIPE, as it would have.
 
 
@@ -184,7 +183,7 @@ def test_the_supervisors_death_is_not_the_jobs(start, tmp_path: Path) -> None:
     assert job.stderr.read() == b"end\n"
     wait_for(lambda: end.exists() and end.read_text() == "ended well")
     log = (tmp_path / "folder" / "launcher.log").read_bytes
-    wait_for(lambda: b"end\n" in log())
+    wait_for(lambda: b"end\n" in log(), 4 * PATIENCE)
 
 
 def test_a_group_killed_with_its_supervisor_is_told_at_the_next_start(start, job, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ _FAMILIES: tuple[tuple[tuple[str, ...], Callable[[Iterable[NoticeLine], str | No
 )
 # journalctl -o json gives a message that is not UTF-8 as the numbers of its bytes: no anchor shows.
 _ENCODED = (b'"MESSAGE":[', b'"MESSAGE": [', b'"MESSAGE" : [')
+# A log may begin with "[rank0]: " or a time in brackets.
+_DOCUMENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\{|\[\s*[{\]])")
 _DOCKER_EVENT = re.compile(
     rb"^(?:\S+ container (?:oom|kill|die|stop) [0-9a-f]{12}|\{.{0,4000}\"timeNano\")", re.MULTILINE
 )
@@ -33,8 +35,7 @@ _DOCKER_EVENT = re.compile(
 def read_notices(data: bytes, path: str | None = None) -> list[Notice]:
     """Every statement in `data`: JSON documents as what they are, otherwise line by line, authority by authority. Never
     raises for what a file holds; at most 10,000 are kept."""
-    head = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head[:1] in (b"{", b"["):
+    if _DOCUMENT.match(data[:4096]):
         found = _of_document(data.decode("utf-8", "replace"), path)
         if found:
             return found[:_MOST]

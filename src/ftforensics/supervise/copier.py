@@ -30,7 +30,7 @@ READY = b"ready"
 PATIENCE = 10.0  # seconds without a byte moved: whoever reads our output does not read now
 _QUIET = 0.05  # seconds; a pseudo-terminal hands bytes over in the background (drivers/tty/tty_buffer.c, 6.18)
 _TERMINAL_PATIENCE = 2.0
-_LOG_PATIENCE = 8.0
+_TAP_PATIENCE, _LOG_PATIENCE, _END_PATIENCE = 5.0, 8.0, 120.0
 
 
 class Delivery(NamedTuple):
@@ -110,6 +110,7 @@ def _live(routes: Sequence[Route], log_process: LogProcess | None, control: sock
     for pump in pumps:
         pump.join()
     log.close()
+    log.end()
 
 
 class _Log:
@@ -118,6 +119,7 @@ class _Log:
     def __init__(self, process: LogProcess | None) -> None:
         self._process = process
         self._tap = Tap(process.data) if process else None
+        self._closing: Tap | None = None
         self._closed: tuple[int | None, bool] = (None, False)
 
     def put(self, stream: int, data: bytes) -> None:
@@ -132,12 +134,18 @@ class _Log:
     def close(self) -> tuple[int | None, bool]:
         tap, self._tap = self._tap, None
         if tap is not None and self._process is not None:
+            self._closing = tap
             os.close(self._process.hurry)
-            tap.close()
+            tap.close(_TAP_PATIENCE)
             if select.select([self._process.result], [], [], _LOG_PATIENCE)[0]:
                 words = os.read(self._process.result, 100).split()
                 self._closed = (int(words[0]), words[1] == b"1") if len(words) == 2 else (None, True)
         return self._closed
+
+    def end(self) -> None:
+        """Nobody waits for us any more: the end of the log may take its time on a busy machine."""
+        if self._closing is not None:
+            self._closing.close(_END_PATIENCE)
 
 
 class _Pump(threading.Thread):

@@ -55,13 +55,13 @@ class Tap:
             if len(self._queue) == 1:
                 self._changed.notify()
 
-    def close(self) -> None:
-        """No more comes; returns when all of it is handed over, or after five seconds."""
+    def close(self, patience: float) -> None:
+        """No more comes; returns when all of it is handed over, or after `patience` seconds."""
         with self._changed:
             self._closed = True
             self._shorten(_AT_THE_END)
             self._changed.notify()
-        self._feeder.join(5)
+        self._feeder.join(patience)
 
     def _shorten(self, most: int) -> None:
         while self._held > most and len(self._queue) > 1:
@@ -119,7 +119,6 @@ def start_log(path: str) -> LogProcess:
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, linux.all_signals())
         linux.set_name(b"ftf-log")
-        os.nice(5)  # the job's own work comes first
         streams.keep_only([file, data_out, hurry_out, result_in])
         log = BoundedFile(path, file)
         _keep(data_out, hurry_out, log)

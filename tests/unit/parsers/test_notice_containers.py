@@ -7,6 +7,7 @@ import json
 import pytest
 
 from ftforensics.model.notice import Notice
+from ftforensics.parsers import notices
 from ftforensics.parsers.notice_docker import read_docker
 from ftforensics.parsers.notice_kubernetes import read_kubernetes
 from ftforensics.parsers.notices import read_notices
@@ -190,3 +191,11 @@ def test_found_by_content() -> None:
     document = pod(containerStatuses=[{"name": "main", "state": ended("OOMKilled", 137)}])
     assert [one.authority for one in read_notices(json.dumps(document, indent=2).encode())] == ["kubernetes"]
     assert [one.authority for one in read_notices(inspected(OOMKilled=True, ExitCode=137).encode())] == ["docker"]
+
+
+@pytest.mark.parametrize("text", ["[rank0]: step 1\n", "\n[2026-11-29 13:29:01] step 1\n"])
+def test_a_log_that_begins_with_a_bracket_is_no_document(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a document it would be read line by line by every reader: ten seconds for 1.5 MB."""
+    monkeypatch.setattr(notices, "_of_document", lambda *_: pytest.fail("read as a document"))
+    [found] = read_notices((text + "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\n").encode())
+    assert found.kind == "oom"
