@@ -57,7 +57,8 @@ def test_the_benchmark_prints_for_people(jobs: Jobs) -> None:
         capture_output=True,
         text=True,
         timeout=100,
-        check=True,
+        check=False,
     )
+    assert made.returncode in (0, 1), made.stderr  # 1: over the limit, as it may be beside other tests
     assert "faulthandler" in made.stdout and "load" in made.stdout
     assert Path(ROOT / "benchmarks" / "install.py").exists()

@@ -305,13 +305,16 @@ UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc"]
 def test_in_a_pid_namespace_the_match_still_works(tmp_path: Path, place: str) -> None:
     """The kernel's log has the machine's pid; the job believes itself to be 1 or 2."""
     folder = tmp_path / "records"
-    command = {
-        "outside": [*supervised(folder), *UNSHARE, *job(folder, "eat")],
-        "inside": [*UNSHARE, *supervised(folder), *job(folder, "eat")],  # and `run` is pid 1
-        "install": [*UNSHARE, *job(folder, "eat")],
-    }[place]
     with MemoryGroup(300 * MIB) as group:
-        finish(start([*group.enter, *command]))
+        # Only the job is a member: at times the first victim's memory is still charged when the next member asks for a
+        # page, and that one dies as well (seen on 6.18).
+        eating = [*group.enter, *job(folder, "eat")]
+        command = {
+            "outside": [*supervised(folder), *UNSHARE, *eating],
+            "inside": [*UNSHARE, *supervised(folder), *eating],  # and `run` is pid 1
+            "install": [*UNSHARE, *eating],
+        }[place]
+        finish(start(command))
         assert group.kills() == 1
         report = analyzed(folder) if place == "install" else report_of(folder)
     cause, confidence = verdict(report)

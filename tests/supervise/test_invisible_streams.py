@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ftforensics.wire.run_evidence import read_run_evidence
-from supervised import RUN, environment
+from supervised import RUN, environment, wait_for
 
 LOOK = """
 import os, sys
@@ -191,6 +192,23 @@ def helper(supervisor: int, name: str) -> int:
     raise AssertionError(f"there is no {name}")
 
 
+def held(folder: Path) -> list[Path]:
+    """What a process has open."""
+    found = []
+    for fd in folder.iterdir():
+        with suppress(FileNotFoundError):  # closed since
+            found.append(fd.readlink())
+    return found
+
+
+def is_dead(pid: int) -> bool:
+    """Reaped, or a zombie with nothing left open. kill(2) returns before that."""
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+
+
 def test_a_log_that_does_not_get_on_does_not_hold_up_a_good_end(start, tmp_path: Path) -> None:
     """A file server that is away; here its writer is stopped. What was begun of the log is gone all the same."""
     process = start(
@@ -209,7 +227,13 @@ def test_a_killed_copier_is_named(start, tmp_path: Path) -> None:
     """The job's next write fails, and nobody else could say why."""
     process = start("sh", "-c", "echo ready; read go; echo more", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
-    os.kill(helper(process.pid, "ftf-copier"), signal.SIGKILL)
+    copier = helper(process.pid, "ftf-copier")
+    # The other two were forked with the pipes open and let go of them first thing.
+    pipe = Path(f"/proc/{helper(process.pid, 'sh')}/fd/1").readlink()
+    others = [Path(f"/proc/{helper(process.pid, name)}/fd") for name in ("ftf-log", "ftf-witness")]
+    wait_for(lambda: all(pipe not in held(folder) for folder in others))
+    os.kill(copier, signal.SIGKILL)
+    wait_for(lambda: is_dead(copier))
     process.communicate(b"go\n", timeout=60)
     assert process.returncode == -signal.SIGPIPE
     gaps = [gap.why for gap in read_run_evidence((tmp_path / "folder" / "evidence.jsonl").read_bytes()).gaps]

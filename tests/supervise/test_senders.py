@@ -197,7 +197,11 @@ def test_a_cpu_limit_is_the_kernels(trace: Senders) -> None:
 
 @needs_tracefs
 def test_sigterm_is_traced_and_others_are_not(trace: Senders) -> None:
-    victim = forked(trace, signal.pause)
+    def wait_on() -> None:
+        while True:
+            signal.pause()  # readline, once somebody imports it, has a handler for SIGWINCH
+
+    victim = forked(trace, wait_on)
     os.kill(victim, signal.SIGWINCH)
     os.kill(victim, signal.SIGTERM)
     assert wait(victim) == signal.SIGTERM

@@ -35,12 +35,13 @@ _TAP_PATIENCE, _LOG_PATIENCE, _END_PATIENCE = 5.0, 8.0, 120.0
 
 class Delivery(NamedTuple):
     """drained: everything that the job wrote has been passed on; log_bytes, log_cut: of launcher.log; refused: the
-    error number when a file took no more (a full disk), else 0."""
+    error number when a file took no more (a full disk), else 0; gone: the copier was not there any more."""
 
     drained: bool
     log_bytes: int | None
     log_cut: bool
     refused: int = 0
+    gone: bool = False
 
 
 class Copier:
@@ -61,6 +62,8 @@ class Copier:
     def answer(self) -> Delivery:
         try:
             words = self.control.recv(200).split()
+            if not words:
+                return Delivery(False, None, False, gone=True)
             size = int(words[1]) if words[1] != b"-" else None
             return Delivery(words[0] == b"1", size, words[2] == b"1", int(words[3]))
         except (OSError, IndexError, ValueError):

@@ -161,7 +161,9 @@ def _make(place: str) -> tuple[str, int]:
             return path, os.open(f"{path}/trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             continue
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.ENODEV:  # it is being removed (kernel/trace/trace.c, trace_array_get)
+                continue
             _remove(path)
             raise
     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)

@@ -122,6 +122,8 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
         groups = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
         first_at, first = time.monotonic(), counters.reading(groups)  # before anybody can have died
         begun = clocks()
+        for route in routes:
+            os.close(route.outer)  # the copier's alone: when it is gone, the command's next write must fail
         pid = child.start(command, variables, given, found)
     except Exception:
         # The command will run in our place: it must not find children that it never made.
@@ -136,7 +138,6 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
     try:  # from here on nothing may be raised: the caller would start the command a second time
         for route in routes:
             os.close(route.inner)
-            os.close(route.outer)
         _let_go_of_streams(routes)
         place.evidence.write("counted", {"why": "start", "reading": first}, first_at)
         watch = _Watch(pid, command, begun, settings, place, arriving, events, witness, copier, routes, own)
@@ -289,6 +290,9 @@ class _Watch:
                 self._evidence.write("orphan", {"pid": process.pid, "comm": process.comm, "argv": process.argv})
             self._count("end", self._cgroup)
         delivery, interrupted = self._delivered()
+        if delivery.gone:
+            why = "the process that carries the job's output was killed, and the job's next write failed"
+            self._evidence.gap("launcher.log", why)
         for closing in (self._senders, self._kernel, self._events):
             if closing is not None:
                 _quietly(closing.close)
@@ -300,7 +304,7 @@ class _Watch:
                 f"not all of the job's output could be written, and its next write failed: {os.strerror(self.refused)}"
             )
             self._evidence.gap("launcher.log", why)
-        if not delivery.drained and not interrupted and self._copier is not None:
+        if not delivery.drained and not interrupted and not delivery.gone and self._copier is not None:
             self._evidence.gap("launcher.log", "whoever reads the job's output has stopped; the log's end is missing")
         for process in list(self._family.living.values()):
             self._family.remove(process.pid)
@@ -445,9 +449,6 @@ class _Watch:
                 self.status = status  # before anything that could fail
             if pid in self._own:
                 self._own.discard(pid)
-                if self._copier is not None and pid == self._copier.pid and self._ended_at == 0:
-                    why = "the process that carries the job's output was killed, and the job's next write failed"
-                    self._evidence.gap("launcher.log", why)
                 continue
             if process is not None:
                 self._died(process, process.ended, status, usage)

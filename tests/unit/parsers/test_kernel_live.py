@@ -69,8 +69,9 @@ def dmesg(*options: str) -> bytes:
 
 
 def content(event: KernelEvent) -> list[object]:
-    """All that does not depend on the format."""
-    values = [(name, getattr(event, name)) for name in event.__struct_fields__]
+    """All that does not depend on the format. Of two faults at once, the CPUs stand in lines of their own behind both:
+    which is whose, only the device's own flags can tell."""
+    values = [(name, getattr(event, name)) for name in event.__struct_fields__ if name != "cpu"]
     said = [(name, value.text if isinstance(value, LogLine) else value) for name, value in values]
     return [type(event), *said]
 
