@@ -121,7 +121,9 @@ def test_a_signal_arrives_once(start, tmp_path: Path, number: int, to: str) -> N
 
 
 def test_orphans_are_named_not_waited_for_and_not_killed(start, tmp_path: Path) -> None:
-    job = start("bash", "-c", "sleep 61.5 >/dev/null 2>&1 & echo $!; exit 4", stdout=subprocess.PIPE)
+    until_it_is_one = "until read name < /proc/$!/comm && [ $name = sleep ]; do :; done"
+    script = f"sleep 61.5 >/dev/null 2>&1 & {until_it_is_one}; echo $!; exit 4"
+    job = start("bash", "-c", script, stdout=subprocess.PIPE)
     orphan = int(job.stdout.readline())
     try:
         assert job.wait(30) == 4
