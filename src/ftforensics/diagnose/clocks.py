@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ftforensics.model.moment import Moment
 from ftforensics.model.ring import ClockPair
+from ftforensics.model.run import RunEvidence
 
 LARGEST_OFFSET = 14 * 3600.0  # seconds from UTC, of the zones in use
 SMALLEST_OFFSET = 900.0  # every zone in use is a multiple of it away from UTC
@@ -33,6 +34,12 @@ class Clocks:
         )
 
 
+def clocks_of_run(run: RunEvidence) -> Clocks:
+    """By the pairs that the supervisor took at its start and at the command's end."""
+    pairs = [taken.clocks for taken in (run.started, run.ended) if taken is not None]
+    return Clocks(pairs, run.started.boot_id if run.started else None)
+
+
 def seconds_after(moment: Moment, wall: float | None) -> tuple[float, float] | None:
     """(`wall` minus moment, +- seconds) for a wall clock in an unnamed zone; None without a time to compare."""
     if moment.realtime is None or wall is None:
@@ -49,3 +56,9 @@ def seconds_between(earlier: Moment, later: Moment) -> tuple[float, float] | Non
     if earlier.realtime is not None and later.realtime is not None:
         return later.realtime - earlier.realtime, earlier.accuracy + later.accuracy
     return None
+
+
+def is_before(one: Moment, other: Moment) -> bool:
+    """Is `one` surely the earlier? False too when no clock tells."""
+    apart = seconds_between(one, other)
+    return apart is not None and apart[0] > apart[1]

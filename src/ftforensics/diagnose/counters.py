@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftforensics.diagnose.clocks import Clocks, seconds_between
+from ftforensics.diagnose.clocks import Clocks, clocks_of_run, seconds_between
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Case
 from ftforensics.model.death import CounterChange, Death
 from ftforensics.model.reading import GroupReading, Reading
-from ftforensics.model.run import RunEvidence
 
 _COUNTERS = ("oom_kill", "oom", "oom_group_kill", "local_oom", "local_oom_kill", "max_events", "failcnt")
 
@@ -20,7 +19,7 @@ def readings_of(case: Case) -> list[Reading]:
     """Every reading of the case with its moment, in no order."""
     found = list(case.readings)
     for run in case.runs:
-        clocks = _clocks(run)
+        clocks = clocks_of_run(run)
         for counted in run.counted:
             locator = counted.reading.locator or f"{run.path or 'evidence.jsonl'} ({counted.why})"
             moment = clocks.at(counted.at)
@@ -128,10 +127,3 @@ def _after_end(reading: Reading, death: Death) -> bool:
 
 def _time(reading: Reading) -> float:
     return reading.moment.monotonic if reading.moment.monotonic is not None else float("-inf")
-
-
-def _clocks(run: RunEvidence) -> Clocks:
-    pairs = [run.started.clocks] if run.started else []
-    if run.ended is not None:
-        pairs.append(run.ended.clocks)
-    return Clocks(pairs, run.started.boot_id if run.started else None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ftforensics.causes.ending import signal_of
-from ftforensics.diagnose.clocks import Clocks, seconds_between
+from ftforensics.diagnose.clocks import Clocks, clocks_of_run, is_before, seconds_between
 from ftforensics.diagnose.counters import changes, readings_of
 from ftforensics.diagnose.matching import (
     comm_of_program,
@@ -220,10 +220,7 @@ def _place(draft: _Draft, lines: Sequence[str]) -> None:
 def _add_run(drafts: list[_Draft], run: RunEvidence) -> None:
     started = run.started
     boot = started.boot_id if started else None
-    pairs = [started.clocks] if started else []
-    if run.ended is not None:
-        pairs.append(run.ended.clocks)
-    clocks = Clocks(pairs, boot)
+    clocks = clocks_of_run(run)
     initial = None
     if started is not None and started.pid_namespace is not None:
         initial = started.pid_namespace == INITIAL_PID_NAMESPACE
@@ -474,7 +471,7 @@ def _finish(case: Case, drafts: list[_Draft]) -> list[Death]:
     finished = []
     for draft, death in zip(drafts, deaths, strict=True):
         parent = parents.get(draft.ppid) if draft.ppid is not None else None
-        if parent is not None and parent is not death and _is_before(parent.when, death.when):
+        if parent is not None and parent is not death and is_before(parent.when, death.when):
             death = msgspec.structs.replace(
                 death,
                 parent_died=parent.when,
@@ -676,14 +673,17 @@ def _each_fault_once(found: list[FaultMatch]) -> list[FaultMatch]:
 def _same_fault(one: Fault, other: Fault) -> bool:
     if (one.tid, one.kind, one.address, one.ip, one.sp) != (other.tid, other.kind, other.address, other.ip, other.sp):
         return False
-    apart = seconds_between(one.line.moment, other.line.moment)
-    return apart is None or abs(apart[0]) <= 1.0 + apart[1]
+    return _may_be_one_time(one.line.moment, other.line.moment)
 
 
 def _same_record(one: OomKill, other: OomKill) -> bool:
     if (one.pid, one.comm, one.total_vm, one.anon_rss) != (other.pid, other.comm, other.total_vm, other.anon_rss):
         return False
-    apart = seconds_between(one.line.moment, other.line.moment)
+    return _may_be_one_time(one.line.moment, other.line.moment)
+
+
+def _may_be_one_time(one: Moment, other: Moment) -> bool:
+    apart = seconds_between(one, other)
     return apart is None or abs(apart[0]) <= 1.0 + apart[1]
 
 
@@ -783,11 +783,6 @@ def _together(death: Death, deaths: Sequence[Death]) -> int:
         if apart is not None and abs(apart[0]) <= TOGETHER + apart[1]:
             count += 1
     return count
-
-
-def _is_before(one: Moment, other: Moment) -> bool:
-    apart = seconds_between(one, other)
-    return apart is not None and apart[0] > apart[1]
 
 
 def _line_cite(path: str, line: TextLine) -> Cite:

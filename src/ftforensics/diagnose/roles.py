@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ftforensics.causes.registry import find_cause
-from ftforensics.diagnose.clocks import seconds_between
+from ftforensics.diagnose.clocks import is_before, seconds_between
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding
 
@@ -30,10 +30,11 @@ def is_consequence(death: Death, best: Finding | None, deaths: Sequence[Death]) 
     if death.exceptions and all(seen.peer_lost for seen in death.exceptions):
         return True
     if death.signal is None and death.code not in (None, 0):
-        return any(_is_child(other, death) and not _later(other, death) for other in others)
+        return any(_is_child(other, death) and not is_before(death.when, other.when) for other in others)
     # A shell or launcher that ends in its child's way: the child was first. Nobody ends itself by SIGKILL so.
     return death.signal != SIGKILL and any(
-        _is_child(other, death) and other.signal == death.signal and _later(death, other) for other in others
+        _is_child(other, death) and other.signal == death.signal and is_before(other.when, death.when)
+        for other in others
     )
 
 
@@ -82,9 +83,3 @@ def _is_child(child: Death, parent: Death) -> bool:
         return True
     # A data worker that only a text names: whoever exits after it waited for it.
     return (parent.direct and not child.direct) or (child.worker and child.worker_of is None and not parent.worker)
-
-
-def _later(one: Death, other: Death) -> bool:
-    """Did `one` end after `other`, as far as a clock tells?"""
-    apart = seconds_between(other.when, one.when)
-    return apart is not None and apart[0] > apart[1]
