@@ -53,6 +53,20 @@ class Weighed(msgspec.Struct, frozen=True):
     against: list[Cite] = []
     unknown: list[Gap] = []
 
+    @property
+    def kill(self) -> OomKill | None:
+        return self.match.kill if self.match is not None else None
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes."""
+        return (self.kill.limit if self.kill else None) or (self.pressure.limit if self.pressure else None)
+
+    @property
+    def limit_group(self) -> str | None:
+        """Whose limit it was."""
+        return (self.kill.limit_group if self.kill else None) or (self.pressure.name if self.pressure else None)
+
 
 class _Basis(msgspec.Struct, frozen=True):
     """Confidence for the kill, and which limits it may have been."""
@@ -73,7 +87,8 @@ def findings(
     remedies: Callable[[Death, Weighed], list[Remedy]],
     excluded: str,
 ) -> Iterator[Finding]:
-    """What `cause` says of this death. excluded: the sentence for when it is ruled out."""
+    """What `cause` says of this death. summary: asked when more is known than how full memory was; excluded: the
+    sentence for when it is ruled out."""
     for weighed in weigh(death):
         if weighed.cause != cause:
             continue
@@ -81,7 +96,7 @@ def findings(
         yield Finding(
             cause=cause,
             confidence=weighed.confidence,
-            summary=excluded if gone else summary(death, weighed),
+            summary=excluded if gone else _how_it_looked(weighed) or summary(death, weighed),
             supports=list(dict.fromkeys([*weighed.supports, *_holder(death, weighed)])),
             against=list(dict.fromkeys(weighed.against)),
             unknown=weighed.unknown,
@@ -252,7 +267,7 @@ def _from_notices(death: Death) -> _Basis | None:
     found = [one for one in notices(death, _AUTHORITIES, "oom") if one.match.tie is not Tie.WEAK]
     # Slurm's own memory enforcement kills the job for its limit, without the kernel.
     found += [one for one in notices(death, ("slurm",), "killed") if one.match.tie is not Tie.WEAK]
-    if not found or not (is_killed(death) or is_unseen(death)):
+    if not found:
         return None
     best = next((one for one in found if one.alone and not one.match.against), None)
     # srun's "task 1: Out Of Memory" says both in one line.
@@ -341,9 +356,7 @@ def _no_log(death: Death) -> list[Gap]:
 
 def limit_text(death: Death, weighed: Weighed) -> str:
     """As "the memory limit of /slurm/job_4411 (64 GiB)"."""
-    kill = weighed.match.kill if weighed.match is not None else None
-    name = (kill.limit_group if kill else None) or (weighed.pressure.name if weighed.pressure else None)
-    limit = (kill.limit if kill else None) or (weighed.pressure.limit if weighed.pressure else None)
+    name, limit = weighed.limit_group, weighed.limit
     if name is None and weighed.cause == CGROUP and death.groups:
         name = death.groups[0]
     of = f"the memory limit of {name}" if name else "the memory limit of its group"
@@ -352,7 +365,7 @@ def limit_text(death: Death, weighed: Weighed) -> str:
 
 def peak_of(weighed: Weighed) -> int | None:
     """Bytes that were wanted at the least: what was in use when the limit was reached."""
-    kill = weighed.match.kill if weighed.match is not None else None
+    kill = weighed.kill
     seen = [kill.usage, kill.limit, (kill.anon_rss or 0) + (kill.shmem_rss or 0)] if kill is not None else []
     seen += [weighed.pressure.used, weighed.pressure.limit] if weighed.pressure is not None else []
     known = [size for size in seen if size]
@@ -364,9 +377,7 @@ def request_text(weighed: Weighed) -> str:
     peak = peak_of(weighed)
     if peak is None:
         return "request more memory"
-    kill = weighed.match.kill if weighed.match is not None else None
-    limit = (kill.limit if kill else None) or (weighed.pressure.limit if weighed.pressure else None)
-    now = f" (now {size_text(limit)})" if limit else ""
+    now = f" (now {size_text(weighed.limit)})" if weighed.limit else ""
     return f"request at least {enough_for(peak)}{now}"
 
 
@@ -392,8 +403,11 @@ def holder(death: Death, weighed: Weighed) -> Cite | None:
     return None
 
 
-def how_it_looked(seen: Pressure) -> str:
+def _how_it_looked(weighed: Weighed) -> str | None:
     """The sentence for when nothing is known but how full memory was."""
+    seen = weighed.pressure
+    if weighed.rests_on != "pressure" or seen is None:
+        return None
     when = f" {time_text(seen.age)} before" if seen.age is not None else " at the last look"
     what = "the machine's memory" if seen.scope == "machine" else f"the memory limit of {seen.name}"
     reached = f"was {seen.fraction:.0%} used" if seen.fraction >= 0.97 else f"was {seen.fraction:.0%} used and rising"

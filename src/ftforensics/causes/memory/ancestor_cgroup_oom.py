@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.oom import ANCESTOR, Weighed, findings, how_it_looked, limit_text
+from ftforensics.causes.oom import ANCESTOR, Weighed, findings, limit_text
 from ftforensics.causes.registry import Kind
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Finding, Remedy
@@ -47,15 +47,11 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 
 def _summary(death: Death, weighed: Weighed) -> str:
-    if weighed.rests_on == "pressure" and weighed.pressure is not None:
-        return how_it_looked(weighed.pressure)
     return f"Killed by the kernel: {limit_text(death, weighed)}, above this job's own group, was reached."
 
 
 def _remedies(_death: Death, weighed: Weighed) -> list[Remedy]:
-    kill = weighed.match.kill if weighed.match is not None else None
-    group = (kill.limit_group if kill else None) or (weighed.pressure.name if weighed.pressure else None)
-    where = group or "the groups above the job's own"
+    where = weighed.limit_group or "the groups above the job's own"
     return [
         Remedy(f"Raise the limit of {where}, or run the job outside of it: its own limit was not what ended it"),
         Remedy(f"Look at what else counts against {where}", "systemd-cgtop -m -n 1", settles=True),

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.oom import CGROUP, Weighed, findings, how_it_looked, limit_text, remedies
+from ftforensics.causes.oom import CGROUP, Weighed, findings, limit_text, remedies
 from ftforensics.causes.registry import Kind
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Finding
@@ -58,8 +58,6 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 
 def _summary(death: Death, weighed: Weighed) -> str:
-    if weighed.rests_on == "pressure" and weighed.pressure is not None:
-        return how_it_looked(weighed.pressure)
     if weighed.rests_on == "enforced":
         return f"Killed by Slurm: {limit_text(death, weighed)} was passed."
     return f"Killed by the kernel: {limit_text(death, weighed)} was reached."

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.oom import HOST, Weighed, findings, how_it_looked, remedies
+from ftforensics.causes.oom import HOST, Weighed, findings, remedies
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.sizes import size_text
 from ftforensics.model.death import Death
@@ -50,7 +50,5 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 
 def _summary(_death: Death, weighed: Weighed) -> str:
-    if weighed.rests_on == "pressure" and weighed.pressure is not None:
-        return how_it_looked(weighed.pressure)
     total = f" ({size_text(weighed.pressure.limit)})" if weighed.pressure is not None else ""
     return f"Killed by the kernel: the whole machine{total} was out of memory."

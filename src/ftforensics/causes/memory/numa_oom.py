@@ -43,7 +43,7 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 
 def _summary(_death: Death, weighed: Weighed) -> str:
-    kill = weighed.match.kill if weighed.match is not None else None
+    kill = weighed.kill
     nodes = f" ({kill.nodemask})" if kill is not None and kill.nodemask else ""
     if kill is not None and kill.scope == "cpuset":
         return f"Killed by the kernel: the memory nodes of its cpuset{nodes} were full."

@@ -46,12 +46,12 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 
 def _summary(_death: Death, weighed: Weighed) -> str:
-    group = weighed.match.kill.group_kill if weighed.match is not None else None
+    group = weighed.kill.group_kill if weighed.kill is not None else None
     return f"Killed by the kernel together with {group or 'its group'}, for the memory of another process of it."
 
 
 def _remedies(_death: Death, weighed: Weighed) -> list[Remedy]:
-    group = weighed.match.kill.group_kill if weighed.match is not None else None
+    group = weighed.kill.group_kill if weighed.kill is not None else None
     path = f"/sys/fs/cgroup{group}/memory.oom.group" if group else "memory.oom.group"
     return [
         Remedy("Look at the process that was chosen: its end explains this one"),
