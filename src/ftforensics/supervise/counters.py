@@ -49,19 +49,6 @@ def boot_id() -> str | None:
     return text.strip() if text else None
 
 
-def memory_path(cgroup_lines: list[str]) -> str | None:
-    """The group that limits a process's memory, as /proc/PID/cgroup names it."""
-    second = None
-    for line in cgroup_lines:
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if "memory" in controllers.split(","):
-            return path
-        if number == "0" and not controllers:
-            second = path
-    return second
-
-
 def groups(cgroup_lines: list[str], root: str = ROOT) -> list[Value]:
     """Each level, the process's own first, up to the root that can be seen."""
     for line in cgroup_lines:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftforensics.capture import VERSION, environment, procfs
 from ftforensics.capture.folder import Folder, open_folder
+from ftforensics.parsers.cgroup_path import memory_path
 from ftforensics.supervise import child, counters, descendants, linux, proc_events, streams
 from ftforensics.supervise.copier import Copier, Delivery, start_copier
 from ftforensics.supervise.descendants import Descendants, Process
@@ -258,7 +259,7 @@ class _Watch:
         self._asked: float | None = None  # since when the witness has a question of ours
         self._answered = 0.0  # when the last question was put that it has answered
         self._cgroup = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
-        self._groups.add(counters.memory_path(self._cgroup))
+        self._groups.add(memory_path(self._cgroup))
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], None]] = {}
         self._read_from(arriving, self._on_signals)
@@ -540,12 +541,12 @@ class _Watch:
 
     def _note_group(self, process: Process) -> None:
         """The counters of a group that we have not seen yet: what its deaths are compared with."""
-        path = counters.memory_path(process.cgroup)
+        path = memory_path(process.cgroup)
         if path not in self._groups and len(self._groups) < _MOST_GROUPS:
             self._count("start", process.cgroup)
 
     def _count(self, why: str, cgroup: list[str]) -> None:
-        self._groups.add(counters.memory_path(cgroup))
+        self._groups.add(memory_path(cgroup))
         self._evidence.write("counted", {"why": why, "reading": counters.reading(cgroup)})
 
     def _arm_or_start(self) -> None:
