@@ -70,6 +70,14 @@ class Completed(msgspec.Struct, frozen=True):
     cut: bool = False  # more standard output than the limit; the command was ended
     seconds: float = 0.0
 
+    def complaint(self, timeout: float) -> str:
+        """Why a command that failed gave nothing: one phrase, its own first words where it said any. timeout: the
+        seconds that it had."""
+        if self.timed_out:
+            return f"no answer within {timeout:g} s"
+        said = self.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+        return said[0][:200] if said else f"ended with status {self.status}"
+
 
 class KernelRing(msgspec.Struct, frozen=True):
     """The records of /dev/kmsg, oldest first; None where records are lost because the kernel wrote faster than we read.

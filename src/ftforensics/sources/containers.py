@@ -54,11 +54,8 @@ def _inspect(host: Host, runtime: str, container: str) -> list[Notice] | str:
         done = host.run([runtime, "inspect", "--type", "container", container], TIMEOUT, OUTPUT_LIMIT)
     except Refusal as refusal:
         return str(refusal)
-    if done.timed_out:
-        return f"{runtime} inspect: no answer within {TIMEOUT:g} s"
-    if done.status != 0:
-        said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
-        return f"{runtime} inspect: {said[0][:200] if said else f'ended with status {done.status}'}"
+    if done.timed_out or done.status != 0:
+        return f"{runtime} inspect: {done.complaint(TIMEOUT)}"
     found = read_notices(done.stdout, f"{runtime} inspect {container[:12]}")
     return [msgspec.structs.replace(notice, live=True) for notice in found]
 

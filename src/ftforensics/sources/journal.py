@@ -41,10 +41,9 @@ def read_journal(host: Host, since: float, until: float | None) -> tuple[list[No
         # A machine without systemd has neither the journal nor the killers that write to it.
         return [], [] if refusal.absent else [refusal.gap(SOURCE, GRANT)]
     if done.timed_out:
-        return [], [Gap(SOURCE, f"journalctl: no answer within {TIMEOUT:g} s")]
+        return [], [Gap(SOURCE, f"journalctl: {done.complaint(TIMEOUT)}")]
     if done.status != 0:
-        said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
-        return [], [Gap(SOURCE, f"journalctl: {said[0][:200] if said else f'ended with status {done.status}'}", GRANT)]
+        return [], [Gap(SOURCE, f"journalctl: {done.complaint(TIMEOUT)}", GRANT)]
     gaps = []
     if done.cut:
         gaps.append(Gap(SOURCE, f"journalctl: only the first {OUTPUT_LIMIT} bytes of that time were read"))

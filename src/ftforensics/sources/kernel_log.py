@@ -199,7 +199,8 @@ def _dmesg(host: Host, wanted: _Wanted) -> list[_Rung]:
     except Refusal as refusal:
         return [_Rung(gaps=[refusal.gap(SOURCE, _ring_grant(host, wanted, absent=False))])]
     if done.timed_out or done.status != 0:
-        return [_Rung(gaps=[Gap(SOURCE, _complaint("dmesg", done), _ring_grant(host, wanted, absent=False))])]
+        why = f"dmesg: {done.complaint(round(done.seconds))}"
+        return [_Rung(gaps=[Gap(SOURCE, why, _ring_grant(host, wanted, absent=False))])]
     log = _parsed(done.stdout, wanted, source="dmesg", path="dmesg", boot_id=wanted.boot_id, year=None)
     return [_Rung(log, [Gap(SOURCE, f"dmesg: only its first {OUTPUT_LIMIT} bytes were read")] if done.cut else [])]
 
@@ -223,7 +224,7 @@ def _journal(host: Host, wanted: _Wanted) -> list[_Rung]:
         " there where journald.conf has Storage=persistent"
     )
     if done.timed_out or done.status != 0:
-        return [_Rung(gaps=[Gap(SOURCE, _complaint("journalctl -k", done), grant)])]
+        return [_Rung(gaps=[Gap(SOURCE, f"journalctl -k: {done.complaint(round(done.seconds))}", grant)])]
     gaps = [Gap(SOURCE, f"journalctl -k: only its first {OUTPUT_LIMIT} bytes were read")] if done.cut else []
     log = _parsed(data + done.stdout, wanted, source="journal", path="journalctl -k", boot_id=wanted.boot_id, year=None)
     if not log.lines:
@@ -320,10 +321,3 @@ def _command(host: Host, argv: Sequence[str], timeout: float) -> Completed:
     if not host.runs_commands:
         raise Refusal(argv[0], "not asked: it would speak of this machine, not of the copied files")
     return host.run(argv, timeout, OUTPUT_LIMIT)
-
-
-def _complaint(name: str, done: Completed) -> str:
-    if done.timed_out:
-        return f"{name}: no answer within {done.seconds:.0f} s"
-    said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
-    return f"{name}: {said[0][:200]}" if said else f"{name}: ended with status {done.status}"

@@ -17,7 +17,7 @@ from importlib import metadata
 
 import msgspec
 
-from ftforensics.host.host import Completed, Host, Refusal
+from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
 from ftforensics.model.helper_report import HelperThread
 from ftforensics.parsers import pyspy_json, pystack_text
@@ -96,7 +96,7 @@ def outside_stacks(pid: int, host: Host) -> OutsideStacks:
             complaints.append(str(error))
             continue
         if not found:
-            complaints.append(f"{tool.name}: {_complaint(done, tool.timeout)}")
+            complaints.append(f"{tool.name}: {done.complaint(tool.timeout)}")
             continue
         answered.append(tool.name)
         known = {thread.tid for thread in threads}
@@ -169,13 +169,6 @@ def _stopped(pid: int, host: Host) -> bool:
         return host.read_text(f"/proc/{pid}/stat", 4096).rpartition(")")[2].split()[:1] == ["T"]
     except Refusal:
         return False
-
-
-def _complaint(done: Completed, timeout: float) -> str:
-    if done.timed_out:
-        return f"no answer within {timeout:g} s"
-    said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
-    return (said[0] if said else f"ended with status {done.status}")[:200]
 
 
 def _grant(host: Host) -> str:

@@ -40,11 +40,8 @@ def read_slurm_accounting(host: Host, job_id: str, step: str | None) -> list[Not
         done = host.run(_with_configuration(arguments), TIMEOUT, OUTPUT_LIMIT)
     except Refusal as refusal:
         return refusal.gap(SOURCE, grant)
-    if done.timed_out:
-        return Gap(SOURCE, f"sacct: no answer within {TIMEOUT:g} s", grant)
-    if done.status != 0:
-        said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
-        return Gap(SOURCE, f"sacct: {said[0][:200] if said else f'ended with status {done.status}'}", grant)
+    if done.timed_out or done.status != 0:
+        return Gap(SOURCE, f"sacct: {done.complaint(TIMEOUT)}", grant)
     found = read_slurm(done.stdout.decode("utf-8", "backslashreplace"), f"sacct -j {job_id}")
     found = [msgspec.structs.replace(notice, live=True) for notice in found if _about(notice, job_id, step)]
     return found or Gap(SOURCE, f"sacct knows no job {job_id}; accounting may be off or on another cluster", grant)
