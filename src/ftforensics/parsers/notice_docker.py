@@ -15,6 +15,7 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.moment import Moment
 from ftforensics.model.notice import Notice
 from ftforensics.parsers.launcher_line import moment_of
+from ftforensics.parsers.notice_line import NoticeLine, document_cite
 
 AUTHORITY = "docker"
 
@@ -92,11 +93,10 @@ def _of_inspect(text: str, path: str | None) -> Iterator[Notice]:
             continue
         name = (container.Name or "").lstrip("/") or container.Id[:12]
         said = f"{name}: OOMKilled {str(state.OOMKilled).lower()}, ExitCode {state.ExitCode}"
-        locator = f"[{at}].State"
         yield Notice(
             AUTHORITY,
             "oom" if state.OOMKilled else "state",
-            Cite(AUTHORITY, f"{path}: {locator}" if path else locator, said[:300]),
+            document_cite(AUTHORITY, path, f"[{at}].State", said),
             moment=moment_of(state.FinishedAt or ""),
             unit=container.Id,
             state=state.Status,
@@ -107,7 +107,7 @@ def _of_inspect(text: str, path: str | None) -> Iterator[Notice]:
 
 def _of_event_line(line: str, number: int, path: str | None) -> Iterator[Notice]:
     text = line.strip()
-    cite = Cite(AUTHORITY, f"{path}:{number}" if path else f"line {number}", text[:300])
+    cite = NoticeLine(text, number).cite(AUTHORITY, path)
     if text.startswith("{"):
         yield from _of_json_event(text, cite)
         return

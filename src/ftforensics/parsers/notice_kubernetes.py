@@ -15,6 +15,7 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.moment import Moment
 from ftforensics.model.notice import Notice
 from ftforensics.parsers.launcher_line import moment_of
+from ftforensics.parsers.notice_line import document_cite
 
 AUTHORITY = "kubernetes"
 _NESTED = 3  # lists within lists
@@ -163,16 +164,15 @@ def _of_pod(pod: _Pod, path: str | None, where: str) -> Iterator[Notice]:
             for of, state in (("lastState", container.lastState), ("state", container.state)):
                 ended = state.terminated if state else None
                 if ended is not None:
-                    locator = f"{where}status.{key}[{at}].{of}.terminated"
-                    yield _terminated(ended, container, name, node, _at(path, locator))
+                    said = f"{name} container {container.name}: {ended.reason}, exitCode {ended.exitCode}"
+                    cite = document_cite(AUTHORITY, path, f"{where}status.{key}[{at}].{of}.terminated", said)
+                    yield _terminated(ended, container, name, node, cite)
     kind = _POD_REASONS.get(status.reason or "")
     if kind is not None:
         yield Notice(
             AUTHORITY,
             kind,
-            Cite(
-                AUTHORITY, _at(path, f"{where}status.reason"), f"{name}: {status.reason}: {status.message or ''}"[:300]
-            ),
+            document_cite(AUTHORITY, path, f"{where}status.reason", f"{name}: {status.reason}: {status.message or ''}"),
             unit=name,
             state=status.phase,
             reason=_resource(status.message) if kind == "evicted" else status.message,
@@ -182,11 +182,11 @@ def _of_pod(pod: _Pod, path: str | None, where: str) -> Iterator[Notice]:
     for at, condition in enumerate(status.conditions or []):
         kind = _DISRUPTIONS.get(condition.reason or "")
         if condition.type == "DisruptionTarget" and condition.status == "True" and kind is not None:
-            said = f"{name}: {condition.reason}: {condition.message or ''}"[:300]
+            said = f"{name}: {condition.reason}: {condition.message or ''}"
             yield Notice(
                 AUTHORITY,
                 kind,
-                Cite(AUTHORITY, _at(path, f"{where}status.conditions[{at}]"), said),
+                document_cite(AUTHORITY, path, f"{where}status.conditions[{at}]", said),
                 moment=moment_of(condition.lastTransitionTime or ""),
                 unit=name,
                 reason=_resource(condition.message) if kind == "evicted" else condition.reason,
@@ -194,13 +194,12 @@ def _of_pod(pod: _Pod, path: str | None, where: str) -> Iterator[Notice]:
             )
 
 
-def _terminated(ended: _Terminated, container: _Container, pod: str, node: str | None, locator: str) -> Notice:
+def _terminated(ended: _Terminated, container: _Container, pod: str, node: str | None, cite: Cite) -> Notice:
     identity = (ended.containerID or container.containerID or "").rpartition("//")[2]
-    said = f"{pod} container {container.name}: {ended.reason}, exitCode {ended.exitCode}"
     return Notice(
         AUTHORITY,
         "oom" if ended.reason == "OOMKilled" else "state",
-        Cite(AUTHORITY, locator, said[:300]),
+        cite,
         moment=moment_of(ended.finishedAt or ""),
         unit=identity or f"{pod}/{container.name}",
         state=ended.reason,
@@ -225,7 +224,7 @@ def _of_event(event: _Event, path: str | None, where: str) -> Iterator[Notice]:
     yield Notice(
         AUTHORITY,
         kind,
-        Cite(AUTHORITY, _at(path, f"{where}message"), f"{event.reason}: {message}"[:300]),
+        document_cite(AUTHORITY, path, f"{where}message", f"{event.reason}: {message}"),
         moment=moment,
         pid=int(victim["pid"] or victim["number"]) if victim else None,
         comm=(victim["comm"] or victim["name"]) if victim else None,
@@ -244,7 +243,3 @@ def _resource(message: str | None) -> str | None:
     if found:
         return found[1].rstrip(".")
     return "ephemeral-storage" if _STORAGE.search(message) else message[:300]
-
-
-def _at(path: str | None, where: str) -> str:
-    return f"{path}: {where}" if path else where

@@ -39,6 +39,11 @@ class NoticeLine(msgspec.Struct, frozen=True):
         return Cite(authority, f"{path}:{self.number}" if path else f"line {self.number}", said[:_EXCERPT])
 
 
+def document_cite(authority: str, path: str | None, where: str, said: str) -> Cite:
+    """where: the place within a JSON document, "items[0].status"."""
+    return Cite(authority, f"{path}: {where}" if path else where, said[:_EXCERPT])
+
+
 class _JournalEntry(msgspec.Struct):
     """journalctl -o json; a message that is not UTF-8 is a list of its bytes."""
 

@@ -15,7 +15,7 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.moment import Moment
 from ftforensics.model.notice import Notice
 from ftforensics.parsers.launcher_line import local_time
-from ftforensics.parsers.notice_line import NoticeLine, notice_lines
+from ftforensics.parsers.notice_line import NoticeLine, document_cite, notice_lines
 
 AUTHORITY = "slurm"
 ANCHORS = (
@@ -345,7 +345,7 @@ def _entry(entry: _Job | _Step, unit: str | None, nodes: str | None, path: str |
     yield Notice(
         AUTHORITY,
         _STATES.get(state, "state"),
-        Cite(AUTHORITY, f"{path}: {where}.state" if path else f"{where}.state", text[:300]),
+        document_cite(AUTHORITY, path, f"{where}.state", text),
         moment=Moment(realtime=float(end), accuracy=1.0) if end else Moment(),
         unit=unit,
         state=state,
