@@ -177,7 +177,11 @@ def _ordered(judged: list[_Judged]) -> list[_Judged]:
 
 def _is_killed_for_memory(judged: _Judged) -> bool:
     best = judged.weighed.best
-    cause = find_cause(best.cause) if best is not None and best.confidence is not Confidence.POSSIBLE else None
+    return best is not None and best.confidence is not Confidence.POSSIBLE and _is_memory_killer(best)
+
+
+def _is_memory_killer(finding: Finding) -> bool:
+    cause = find_cause(finding.cause)
     return cause is not None and cause.family == "memory" and cause.kind is Kind.KILLER
 
 
@@ -228,7 +232,7 @@ def _process(judged: _Judged, role: str, rings: Sequence[Ring]) -> ProcessReport
         ring=death.ring_path,
         alive=death.alive,
         worker=death.worker,
-        memory=memory_history(death, [ring for ring in rings if ring is not death.ring]),
+        memory=memory_history(death, rings),
         last_second=last_second(death),
         by=_ended_by(death),
     )
@@ -236,10 +240,8 @@ def _process(judged: _Judged, role: str, rings: Sequence[Ring]) -> ProcessReport
 
 def _exit(death: Death, weighed: Weighed) -> Exit:
     """What a parent saw, or what the verdict says where nobody did: the kernel's OOM killer has one signal only."""
-    if death.signal is None and death.code is None and death.oom and weighed.best is not None:
-        cause = find_cause(weighed.best.cause)
-        if cause is not None and cause.family == "memory" and cause.kind is Kind.KILLER:
-            return Exit(signal="SIGKILL")
+    if _ends_unseen(death) and death.oom and weighed.best is not None and _is_memory_killer(weighed.best):
+        return Exit(signal="SIGKILL")
     return Exit(signal=signal_name(death.signal) if death.signal is not None else None, code=death.code)
 
 

@@ -56,10 +56,10 @@ class _Recorded(msgspec.Struct, frozen=True):
         return [self.ring, *self.others] if self.ring is not None else self.others
 
 
-def memory_history(death: Death, others: Sequence[Ring]) -> MemoryHistory | None:
-    """None when neither a ring nor the kernel's log says anything about memory. others: the rings of the other
-    processes of the case; those of other machines and boots are left out."""
-    recorded = _recorded(death, others)
+def memory_history(death: Death, rings: Sequence[Ring]) -> MemoryHistory | None:
+    """None when neither a ring nor the kernel's log says anything about memory. rings: those of the case, of
+    which other machines' and boots' are left out."""
+    recorded = _recorded(death, rings)
     subject = _subject(recorded)
     curve = _curve(recorded, subject)
     cache = _page_cache(recorded, subject)
@@ -100,11 +100,11 @@ def memory_history(death: Death, others: Sequence[Ring]) -> MemoryHistory | None
     )
 
 
-def _recorded(death: Death, others: Sequence[Ring]) -> _Recorded:
+def _recorded(death: Death, rings: Sequence[Ring]) -> _Recorded:
     """A worker without a ring of its own shares the groups and the machine of the rank that made it."""
     boot = death.boot_id or (death.ring.process.boot_id if death.ring is not None else None)
     host = death.host or (death.ring.process.host if death.ring is not None else None)
-    here = [ring for ring in others if ring is not death.ring and _same_machine(ring, boot, host)]
+    here = [ring for ring in rings if ring is not death.ring and _same_machine(ring, boot, host)]
     if death.ring is not None:
         return _Recorded(death, death.ring, True, here)
     parent = next((ring for ring in here if death.worker_of is not None and ring.process.pid == death.worker_of), None)
@@ -125,16 +125,11 @@ def _kill(death: Death) -> OomKill | None:
 
 def _record(death: Death) -> OomMatch | None:
     """The kernel's record of this kill; one that merely may be about this process says nothing of its memory."""
-    unsure = (Tie.STRONG, Tie.WEAK)
-    return next(
-        (
-            one
-            for one in death.oom
-            if not (one.match.tie is Tie.WEAK or (one.match.tie in unsure and one.match.against))
-            and not one.kill.line.forgeable
-        ),
-        None,
-    )
+    for one in death.oom:
+        unsure = one.match.tie is Tie.WEAK or (one.match.tie is Tie.STRONG and one.match.against)
+        if not unsure and not one.kill.line.forgeable:
+            return one
+    return None
 
 
 # What the curve is of
