@@ -113,8 +113,7 @@ def _while_alive(reading: Reading, death: Death) -> bool:
     apart = seconds_between(reading.moment, bound)
     if apart is None:
         return False
-    margin = 0.001 if bound is death.earliest else 5.0
-    return apart[0] >= -margin if bound is death.earliest else apart[0] >= margin
+    return apart[0] >= (-0.001 if bound is death.earliest else 5.0)
 
 
 def _after_end(reading: Reading, death: Death) -> bool:

@@ -93,6 +93,7 @@ def _first_sender(sent: Sent, run: RunEvidence) -> tuple[Sent, str]:
 
 def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Death]) -> list[NoticeMatch]:
     """Statements about this process, its group, its job or its container."""
+    killed = sum(other.signal == 9 for other in deaths)
     found = []
     for notice in notices:
         match = _notice(notice, death)
@@ -102,9 +103,7 @@ def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Deat
             match = Match(Tie.WEAK, match.why, [*match.against, other])
         if match.tie is Tie.STRONG and notice.kind == "oom":
             match = msgspec.structs.replace(match, against=[*match.against, *_other_units(notice, notices)])
-        killed = [other for other in deaths if other.signal == 9]
-        alone = len(killed) <= (notice.count or 1)
-        found.append(NoticeMatch(notice, match, alone))
+        found.append(NoticeMatch(notice, match, alone=killed <= (notice.count or 1)))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftforensics.causes.registry import find_cause
+from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.diagnose.clocks import is_before, seconds_between
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding
@@ -71,9 +71,9 @@ def significance(death: Death, best: Finding | None, deaths: Sequence[Death]) ->
 def sent_politely(death: Death, best: Finding | None) -> bool:
     """Ended by a signal that launchers and people send to what is to stop: not the first failure where there is one."""
     cause = find_cause(best.cause) if best else None
-    if death.signal in _POLITE and not death.first and (cause is None or cause.kind.value == "residual"):
+    if death.signal in _POLITE and not death.first and (cause is None or cause.kind is Kind.RESIDUAL):
         return True  # nobody says who sent it; what ended otherwise has the better claim to have been first
-    return cause is not None and cause.family == "ended" and cause.kind.value == "killer" and death.signal != SIGKILL
+    return cause is not None and cause.family == "ended" and cause.kind is Kind.KILLER and death.signal != SIGKILL
 
 
 def _is_child(child: Death, parent: Death) -> bool:
