@@ -463,7 +463,6 @@ def _from_notices(notices: Sequence[Notice]) -> list[_Draft]:
 
 
 def _finish(case: Case, drafts: list[_Draft]) -> list[Death]:
-    logs = [*case.kernel_logs]
     deaths = [_death(draft) for draft in drafts]
     parents = {
         pid: death for death, draft in zip(deaths, drafts, strict=True) for pid in (death.pid, *draft.nspid) if pid
@@ -477,13 +476,12 @@ def _finish(case: Case, drafts: list[_Draft]) -> list[Death]:
                 parent_died=parent.when,
                 parent_cite=parent.ending[0] if parent.ending else None,
             )
-        death = _with_kernel(death, draft, logs)
-        finished.append(death)
+        finished.append(_with_kernel(death, draft, case.kernel_logs))
     finished = _one_record_one_death(finished)
     finished = with_roles(finished)
+    finished = [_with_reboot(death, case) for death in finished]
     watched = readings_of(case)
     result = []
-    finished = [_with_reboot(death, case) for death in finished]
     for death in finished:
         signals = match_signals(death, finished, case.runs)
         sent = match_sent(death, finished, case.runs)
