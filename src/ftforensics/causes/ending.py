@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, NoticeMatch, SentMatch, SignalMatch, Tie
@@ -18,7 +18,7 @@ SI_USER, SI_TKILL, SI_KERNEL = 0, -6, 128
 # launchers do with the returncode of subprocess (DeepSpeed's launch.py).
 _SHELL = 128
 _NEGATIVE = {256 - number: number for number in (6, 7, 9, 11, 15)}
-_RECENT = 120.0  # seconds; a handled signal of long ago is another matter
+_RECENT = 120.0  # seconds; a handled signal of long ago is another matter, and nobody's patience lasts longer
 _CLOCK_SLACK = 2.0  # seconds between the clocks of two programs
 
 
@@ -74,6 +74,10 @@ def is_own(death: Death, sent: SentMatch) -> bool:
     return sent.sender_role == "self" or sender in (death.host_pids or (death.pid,))
 
 
+def best_tied(sent: Iterable[SentMatch]) -> SentMatch:
+    return min(sent, key=lambda one: list(Tie).index(one.match.tie))
+
+
 def sent_by_kernel(death: Death) -> SentMatch | None:
     """The traced SIGKILL (or other ending signal) that the kernel itself sent."""
     number = signal_of(death)
@@ -86,12 +90,19 @@ def last_signal(death: Death) -> SignalMatch | None:
     Python raises SIGINT once more on itself at the end, for the wait status; the one that came from elsewhere counts.
     """
     number = signal_of(death)
-    fitting = [
-        one for one in death.signals if one.signal.number == number and (one.before is None or one.before <= _RECENT)
-    ]
+    fitting = _recent(death, number)
     foreign = [one for one in fitting if one.signal.sender is None or one.signal.sender.pid != death.pid]
     chosen = foreign or fitting
     return chosen[-1] if chosen else None
+
+
+def asked_to_end(death: Death) -> list[SignalMatch]:
+    """SIGTERMs shortly before the end: whoever sent one may then have lost patience and sent SIGKILL."""
+    return _recent(death, SIGTERM)
+
+
+def _recent(death: Death, number: int | None) -> list[SignalMatch]:
+    return [one for one in death.signals if one.signal.number == number and (one.before or 0) <= _RECENT]
 
 
 def only_the_ring_says(death: Death) -> bool:
@@ -122,6 +133,10 @@ def rank_of(confidence: Confidence) -> int:
 
 def weaker(one: Confidence, other: Confidence) -> Confidence:
     return max(one, other, key=rank_of)
+
+
+def sender_text(sent: SentMatch) -> str:
+    return process_text(sent.sent.sender_comm, sent.sent.sender_pid or sent.sent.sender_tid)
 
 
 def process_text(comm: str | None, pid: int | None, uid: int | None = None) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from ftforensics.causes.authority import decisions
 from ftforensics.causes.ending import (
     SIGKILL,
-    SIGTERM,
+    asked_to_end,
     is_killed,
     is_unseen,
     notices,
@@ -302,16 +302,11 @@ def _from_pressure(death: Death) -> _Basis | None:
         and is_killed(death)
         and not others
         and death.role != "collateral"
-        and not _asked_to_end(death)
+        and not asked_to_end(death)  # that speaks of somebody who stops a job and then loses patience
         and not decisions(death)
     )
     confidence = Confidence.LIKELY if sure else Confidence.POSSIBLE
     return _Basis("pressure", confidence, (_SCOPE_OF_PRESSURE[near.scope],), supports, others, _no_log(death))
-
-
-def _asked_to_end(death: Death) -> bool:
-    """A SIGTERM shortly before speaks of somebody who stops a job and then loses patience."""
-    return any(one.signal.number == SIGTERM and (one.before is None or one.before <= 120) for one in death.signals)
 
 
 def _others(death: Death) -> list[Cite]:

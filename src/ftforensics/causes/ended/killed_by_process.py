@@ -50,13 +50,15 @@ from ftforensics.causes.authority import acts_for, decisions, named_by_kernel
 from ftforensics.causes.ending import (
     SI_TKILL,
     SI_USER,
-    SIGTERM,
+    asked_to_end,
+    best_tied,
     is_killed,
     is_own,
     is_unseen,
     last_signal,
     only_the_ring_says,
     process_text,
+    sender_text,
     senders,
     signal_of,
     strength,
@@ -66,7 +68,7 @@ from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import find_function, places
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
-from ftforensics.model.death import Death, SentMatch, SignalMatch, Tie
+from ftforensics.model.death import Death, SentMatch, SignalMatch
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 from ftforensics.model.signals import signal_name
@@ -74,7 +76,6 @@ from ftforensics.model.signals import signal_name
 KIND = Kind.KILLER
 # Daemons that kill for want of memory, and for nothing else.
 _DAEMONS = ("earlyoom", "systemd-oomd")
-_PATIENCE = 120.0  # seconds between a polite SIGTERM and the SIGKILL of who lost patience
 _ROLES = {
     "parent": "its parent process, ",
     "sibling": "another process of the job, ",
@@ -119,7 +120,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         return
     traced = [sent for sent in senders(death) if not _is_explained(death, sent)]
     if traced:
-        yield _by_trace(death, min(traced, key=lambda sent: list(Tie).index(sent.match.tie)))
+        yield _by_trace(death, best_tied(traced))
         return
     if not any(True for _ in senders(death)) and (seen := _recorded(death)) is not None:
         yield from _by_recorder(death, seen)
@@ -138,7 +139,7 @@ def _is_explained(death: Death, sent: SentMatch) -> bool:
 
 def _by_trace(death: Death, sent: SentMatch) -> Finding:
     name = signal_name(sent.sent.signal)
-    sender = process_text(sent.sent.sender_comm, sent.sent.sender_pid or sent.sent.sender_tid)
+    sender = sender_text(sent)
     against = [*sent.match.against, *named_by_kernel(death)]
     return Finding(
         cause="killed-by-process",
@@ -160,7 +161,7 @@ def _recorded(death: Death) -> SignalMatch | None:
 
 def _before_the_kill(death: Death) -> SignalMatch | None:
     """A SIGTERM shortly before a SIGKILL: whoever sent the first has often sent the second."""
-    asked = [one for one in death.signals if one.signal.number == SIGTERM and (one.before or 0) <= _PATIENCE]
+    asked = asked_to_end(death)
     return asked[-1] if asked and is_killed(death) else None
 
 

@@ -40,10 +40,13 @@ from ftforensics.causes.ending import (
     SI_USER,
     SIGKILL,
     SIGTERM,
+    asked_to_end,
+    best_tied,
     is_unseen,
     last_signal,
     only_the_ring_says,
     process_text,
+    sender_text,
     senders,
     signal_of,
     strength,
@@ -51,12 +54,11 @@ from ftforensics.causes.ending import (
 )
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite
-from ftforensics.model.death import Death, NoticeMatch, SignalMatch, Tie
+from ftforensics.model.death import Death, NoticeMatch, SignalMatch
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.signals import signal_name
 
 KIND = Kind.KILLER
-_PATIENCE = 120.0  # seconds that a launcher may wait between SIGTERM and SIGKILL
 _SENT = (1, 2, 3, 9, 15)  # what launchers send
 
 
@@ -70,12 +72,11 @@ def check_death(death: Death) -> Iterator[Finding]:
     traced = [one for one in senders(death) if one.sender_role == "launcher"]
     noted = _noted(death)
     if traced:
-        best = min(traced, key=lambda one: list(Tie).index(one.match.tie))
+        best = best_tied(traced)
         against = [*best.match.against, *against]
-        who = process_text(best.sent.sender_comm, best.sent.sender_pid or best.sent.sender_tid)
         confidence = strength(best.match.tie, against)
         confidence = weaker(confidence, Confidence.POSSIBLE) if upstream else confidence
-        yield _finding(death, confidence, who, best.sent.signal, [best.cite, *best.match.why], against)
+        yield _finding(death, confidence, sender_text(best), best.sent.signal, [best.cite, *best.match.why], against)
     elif noted is not None:
         confidence = Confidence.PROVEN
         # Between a noted SIGTERM and a SIGKILL somebody else may have come; a wait status settles that.
@@ -106,11 +107,7 @@ def _noted(death: Death) -> SignalMatch | None:
     last = last_signal(death)
     if last is not None:
         return last if last.sender_role == "launcher" else None
-    asked = [
-        one
-        for one in death.signals
-        if one.signal.number == SIGTERM and one.sender_role == "launcher" and (one.before or 0) <= _PATIENCE
-    ]
+    asked = [one for one in asked_to_end(death) if one.sender_role == "launcher"]
     return asked[-1] if asked and signal_of(death) in (None, SIGKILL) else None
 
 
