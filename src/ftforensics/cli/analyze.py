@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         targets = [path for path in (options.output, options.html) if path]
         _refuse_overwriting(targets, _inputs(case))
         progress.say("looking at stacks and libraries")
-        from ftforensics.cli.analysis import diagnose_case
+        from ftforensics.cli.analysis import diagnose_case, records_in_order
         from ftforensics.host.host import Host
         from ftforensics.sources.live import with_live
         from ftforensics.sources.loaded import with_loaded
@@ -57,9 +57,7 @@ def run(options: argparse.Namespace) -> int:
         case = with_live(with_loaded(case, Host()), Host())
         diagnosis = diagnose_case(case)
 
-    paths = {record.path: record.record for record in case.records}
-    in_order = [paths.pop(process.record) for process in diagnosis.processes if process.record in paths]
-    records = [*in_order, *paths.values()]
+    records = records_in_order(case, diagnosis)
     if options.json:
         from ftforensics.report import json
 

@@ -153,7 +153,7 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
     """Diagnose the folder, write the reports into it, tell the person. Returns what --on-failure is told."""
     folder = outcome.folder or "."
     try:
-        from ftforensics.cli.analysis import diagnose_case
+        from ftforensics.cli.analysis import diagnose_case, records_in_order
         from ftforensics.cli.inputs import gather
         from ftforensics.cli.output import OutputFailure, write_file
         from ftforensics.cli.progress import Progress
@@ -170,8 +170,9 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
         return {}
     with Progress() as progress:
         case = gather([folder], pid=None, rank=None, progress=progress)
-        diagnosis = diagnose_case(with_live(with_loaded(case, Host()), Host()))
-    records = [record.record for record in case.records]
+        case = with_live(with_loaded(case, Host()), Host())
+        diagnosis = diagnose_case(case)
+    records = records_in_order(case, diagnosis)
     report = os.path.join(folder, f"{outcome.prefix}report.json")
     try:
         write_file(report, json.render(diagnosis), follow=False)
