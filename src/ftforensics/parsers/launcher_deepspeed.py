@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from ftforensics.model.launcher import LauncherEvent, ProcessDied, ProcessStarted, SignalledBy
-from ftforensics.parsers.launcher_line import JobLine
+from ftforensics.parsers.launcher_line import JobLine, signal_and_code
 
 _STARTED = re.compile(r"process (\d{1,10}) spawned with command: (\[.*)$")
 _KILLING = re.compile(r"^(?P<tag>.{0,300}?\[launch\.py:\d+:sigkill_handler\] )?Killing subprocess (\d{1,10})\s*$")
@@ -76,20 +76,20 @@ class DeepspeedReader:
             self._started.setdefault((node, command), []).append(event)
         return event
 
-    def _exited(self, line: JobLine, node: str, command: str, code: int) -> ProcessDied:
+    def _exited(self, line: JobLine, node: str, command: str, exitcode: int) -> ProcessDied:
         # Without --local_rank all commands are alike (--no_local_rank): then no pid is better than a guessed one.
         same = self._started.get((node, command), [])
         started = same[0] if len(same) == 1 else None
         named = _LOCAL_RANK.search(command)
-        shown = f"...{line.text[-280:]}" if len(line.text) > 290 else None  # the status stands at the end
+        signal, code = signal_and_code(exitcode)
         return ProcessDied(
-            line=line.cited(shown),
+            line=line.cited_end(),
             launcher="deepspeed",
             pid=started.pid if started else None,
             rank=started.rank if started else None,
             local_rank=int(named[1]) if named else None,
-            signal=-code if code < 0 else None,
-            code=code if code >= 0 else None,
+            signal=signal,
+            code=code,
             first=True,  # the first that it polled
             command=command[:1000],
         )

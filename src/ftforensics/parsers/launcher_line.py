@@ -50,6 +50,10 @@ class JobLine(msgspec.Struct, frozen=True):
         shown = text if text is not None else f"{self.label}{self.text}"
         return TextLine(shown.strip()[:_EXCERPT], self.number, self.moment)
 
+    def cited_end(self) -> TextLine:
+        """Of a long line the end, for wordings whose status stands there."""
+        return self.cited(f"...{self.text[-280:]}" if len(self.text) > 290 else None)
+
 
 class LineReader(Protocol):
     """One launcher's wording. `read` gets every line that holds one of `anchors`, and while `open` is true every other
@@ -113,6 +117,11 @@ def moment_of(stamp: str) -> Moment:
     if seconds <= 0:  # Docker's and Kubernetes' "never" is the year 1
         return Moment()
     return Moment(realtime=seconds + float("0." + (found[7] or ".0")[1:]), accuracy=1.0)
+
+
+def signal_and_code(exitcode: int) -> tuple[int | None, int | None]:
+    """Of Python's exit code, negative for a signal."""
+    return (-exitcode, None) if exitcode < 0 else (None, exitcode)
 
 
 _GLOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,6} (\d{1,10}) ", re.ASCII)

@@ -11,21 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ftforensics.model.launcher import LauncherEvent, ProcessDied, SignalledBy, TextLine
-from ftforensics.parsers.launcher_line import JobLine
+from ftforensics.parsers.launcher_line import JobLine, signal_and_code
 from ftforensics.parsers.signal_words import ALONE, WORDS, signal_of
 
 _TEXT = 4096  # characters of a line that the patterns see
-
-
-def _died(
-    line: JobLine, launcher: str, *, pid: int | None = None, signal: int | None = None, code: int | None = None
-) -> ProcessDied:
-    return ProcessDied(line.cited(), launcher, pid=pid or None, signal=signal, code=code)
-
-
-def _split(exitcode: int) -> tuple[int | None, int | None]:
-    """(signal, code) of Python's exit code, negative for a signal."""
-    return (-exitcode, None) if exitcode < 0 else (None, exitcode)
 
 
 class SpawnReader:
@@ -120,11 +109,12 @@ class ShellReader:
         timed = self._TIME.match(text)
         if timed:
             signal, code = (int(timed["signal"]), None) if timed["signal"] else (None, int(timed["code"]))
-            yield _died(line, "time", signal=signal, code=code)
+            yield ProcessDied(line.cited(), "time", signal=signal, code=code)
             return
         bare = text.strip()
         if re.sub(r" *\([^()]{1,40}\)$", "", bare) in ALONE or bare in ALONE:
-            yield _died(line, "shell", signal=signal_of(bare) or signal_of(bare.partition(" (")[0]))
+            number = signal_of(bare) or signal_of(bare.partition(" (")[0])
+            yield ProcessDied(line.cited(), "shell", signal=number)
 
     def end(self) -> Iterator[LauncherEvent]:
         return iter(())
@@ -149,10 +139,9 @@ class SubprocessReader:
         if called is None or how is None:
             return
         number = how["signal"] or how["unknown"]
-        signal, code = (int(number), None) if number else _split(int(how["code"]))
-        shown = f"...{line.text[-280:]}" if len(line.text) > 290 else None
+        signal, code = (int(number), None) if number else signal_and_code(int(how["code"]))
         command = called["command"].strip("'\"")[:1000]
-        yield ProcessDied(line.cited(shown), "subprocess", signal=signal, code=code, command=command)
+        yield ProcessDied(line.cited_end(), "subprocess", signal=signal, code=code, command=command)
 
     def end(self) -> Iterator[LauncherEvent]:
         return iter(())
@@ -173,7 +162,7 @@ class LightningReader:
             return
         # The rank of the label is the dead child's: "[rank: 1] Child process with PID ...".
         named = self._RANK.search(line.label + line.text[: found.start()])
-        signal, code = _split(int(found[2]))
+        signal, code = signal_and_code(int(found[2]))
         rank = int(named[1]) if named else None
         pid = int(found[1]) or None
         yield ProcessDied(line.cited(), "lightning", pid=pid, rank=rank, signal=signal, code=code, first=True)
@@ -253,7 +242,7 @@ class MpiReader:
         if named:
             self._summary = (began, int(named["rank"]))
         elif ended and self._summary:
-            signal, code = _split(int(ended["code"]))
+            signal, code = signal_and_code(int(ended["code"]))
             yield ProcessDied(line.cited(), "mpi", rank=self._summary[1], signal=signal, code=code, first=True)
             self._summary = None
 

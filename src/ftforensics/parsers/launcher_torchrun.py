@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ftforensics.model.launcher import LauncherEvent, ProcessDied, SignalledBy
-from ftforensics.parsers.launcher_line import JobLine
+from ftforensics.parsers.launcher_line import JobLine, signal_and_code
 from ftforensics.parsers.signal_words import signal_of
 
 _FAILED = re.compile(
@@ -119,14 +119,15 @@ class TorchrunReader:
         if block.rank is not None:
             said.append(f"rank: {block.rank} (local_rank: {block.local_rank})")
         said.append(f"exitcode: {value}")
+        signal, code = signal_and_code(exitcode)
         return ProcessDied(
             line=line.cited("  ".join(part for part in said if part)),
             launcher="torchrun",
             pid=pid or None,
             rank=block.rank,
             local_rank=block.local_rank,
-            signal=-exitcode if exitcode < 0 else None,
-            code=exitcode if exitcode >= 0 else None,
+            signal=signal,
+            code=code,
             first=self._first,
             host=block.host,
         )
@@ -136,15 +137,15 @@ def _failed(line: JobLine, text: str) -> Iterator[LauncherEvent]:
     found = _FAILED.search(text)
     if found is None:
         return
-    exitcode = int(found[1])
+    signal, code = signal_and_code(int(found[1]))
     program = found["program"]
     yield ProcessDied(
         line=line.cited(),
         launcher="torchrun",
         pid=int(found[3]) or None,
         local_rank=int(found[2]),
-        signal=-exitcode if exitcode < 0 else None,
-        code=exitcode if exitcode >= 0 else None,
+        signal=signal,
+        code=code,
         first=True,  # the agent names the failure with the earliest stamp of whole seconds
         program=program.strip()[:1000] if program else None,
         command=found["function"],
