@@ -50,7 +50,6 @@ _RELATIVE = re.compile(
     rb"(?m)^(?:\w+ *:\w+ *: )?\[(?: *\+\d+\.\d{6}|< *\d+\.\d{6}>|[A-Z][a-z]{2} {0,2}\d{1,2} \d\d:\d\d)\] "
 )
 _DMESG_JSON = re.compile(rb'\s*\{\s*"dmesg"\s*:\s*\[')
-_MEMBER = re.compile(rb'\s*"(\w{1,32})"\s*:\s*(.*?),?\s*\Z', re.DOTALL)
 
 Draft = Kill | FatalSignal | kernel_events.OopsDraft | kernel_events.MismatchDraft
 

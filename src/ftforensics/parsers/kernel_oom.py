@@ -130,9 +130,7 @@ class Report:
         self.uid: int | None = None
         self.reason: str | None = None  # of the "Kill process" line
         self.kills: list[Kill] = []
-        self.done = False
-        self.mixed = False  # another report printed while this one did
-        self.rivals: list[Report] = []
+        self.rivals: list[Report] = []  # that printed while this one did
 
     def joined_surely(self) -> bool:
         """Nothing of a rival's can have slipped in: whoever printed at the same time killed nobody."""
@@ -235,7 +233,6 @@ class OomReports:
         self.blocks += 1
         if caller is None or any(other.caller is None for other in self._open):
             for other in self._open:
-                other.mixed = report.mixed = True
                 other.rivals.append(report)
                 report.rivals.append(other)
         self._open.append(report)
@@ -244,7 +241,6 @@ class OomReports:
         return report
 
     def _close(self, report: Report) -> None:
-        report.done = True
         if report in self._open:
             self._open.remove(report)
         self._last = report
@@ -390,7 +386,7 @@ class OomReports:
         for report in reversed(self._open):
             if report.expected is not None or (caller is not None and report.caller not in (None, caller)):
                 continue
-            if not report.mixed or report.joined_surely():
+            if report.joined_surely():
                 return report if _fits(report, kill) else None
         return None
 

@@ -44,7 +44,6 @@ _RECORD_BYTES = re.compile(rb"\d{1,9},\d{1,20},\d{1,20},[^,;\n]{0,8}(?:,[^;\n]{0
 _CALLER_FIELD = re.compile(r"caller=([TC]\d+)")
 _ESCAPED = re.compile(r"\\x([0-9a-fA-F]{2})")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # tab and newline stay
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}[mK]")
 
 _QUOTE = re.compile(r"(?:> ?){1,4}")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
@@ -362,7 +361,6 @@ class JournalEntry(msgspec.Struct):
     host: str | None = msgspec.field(name="_HOSTNAME", default=None)
     boot: str | None = msgspec.field(name="_BOOT_ID", default=None)
     source_monotonic: str | None = msgspec.field(name="_SOURCE_MONOTONIC_TIMESTAMP", default=None)
-    source_boottime: str | None = msgspec.field(name="_SOURCE_BOOTTIME_TIMESTAMP", default=None)
     realtime: str | None = msgspec.field(name="__REALTIME_TIMESTAMP", default=None)
     log: str | None = None  # Docker's json-file driver
     time: str | float | None = None

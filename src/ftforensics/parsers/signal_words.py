@@ -42,7 +42,7 @@ _WORDS = {
     31: "Bad system call",
 }
 _NUMBERS = {word: number for number, words in _WORDS.items() for word in words.split("|")}
-_NUMBERED = re.compile(r"(?:Unknown signal|signal|<?Unknown signal) (\d{1,3})>?$", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:<?Unknown signal|signal) (\d{1,3})>?$", re.IGNORECASE)
 
 WORDS = tuple(_NUMBERS)
 """Every text of the table."""
