@@ -50,11 +50,16 @@ def with_live(case: Case, host: Host) -> Case:
     logs: list[KernelLog] = []
     gaps: list[Gap] = []
     notices: list[Notice] = []
-    here = [one for one in subjects if same_boot(identity, one.boot_id, one.host) is None]
+    here: list[_Subject] = []
+    restarted: list[_Subject] = []
     for one in subjects:
-        if one not in here and (gap := same_boot(identity, one.boot_id, one.host)) is not None:
-            gaps.append(gap)
-    restarted = [one for one in subjects if one not in here and one.boot_id and one.host == identity.host]
+        gap = same_boot(identity, one.boot_id, one.host)
+        if gap is None:
+            here.append(one)
+            continue
+        gaps.append(gap)
+        if one.boot_id and one.host == identity.host:
+            restarted.append(one)
     for group in (here, restarted):
         if group:
             found, refused = read_kernel_logs(host, boot_id=group[0].boot_id, since=_since(group))
