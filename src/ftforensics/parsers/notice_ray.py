@@ -50,9 +50,7 @@ def read_ray_lines(lines: Iterable[NoticeLine], path: str | None) -> list[Notice
     rows = 0  # of a table of memory users that may still come
     users: list[str] = []
     for line in lines:
-        found = [*_of_line(line, path)]
-        if found:
-            notices.extend(found)
+        notices.extend(_of_line(line, path))
         if "Top 10 memory users" in line.text:
             rows, users = _TOP_ROWS + 1, []  # the heading of the table stands below
             continue
