@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from ftforensics.cli.analysis import diagnose_case, records_in_order
+from ftforensics.cli.inputs import gather
+from ftforensics.cli.progress import Progress
+
 Run = Callable[..., Any]
 
 
@@ -93,6 +97,16 @@ def test_in_a_run_folder_the_earliest_is_the_root_and_others_are_listed(
     assert "rank 1 (pid 51)" in others
     assert "rank 2 (pid 52)" in others
     assert "+8.000 s" in others
+
+
+def test_the_reports_get_the_records_in_the_order_of_the_processes(example: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.crash.json").write_bytes(rank(example, 1, 51, 1764434409.0))
+    (tmp_path / "b.crash.json").write_bytes(rank(example, 0, 50, 1764434401.0))
+    with Progress() as progress:
+        case = gather([str(tmp_path)], pid=None, rank=None, progress=progress)
+    records = records_in_order(case, diagnose_case(case))
+    assert [one.process.pid for one in records if one.process] == [50, 51]
+    assert [one.record.process.pid for one in case.records if one.record.process] == [51, 50]
 
 
 def test_pid_and_rank_narrow_it(run: Run, example: bytes, tmp_path: Path) -> None:
