@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ftforensics.capture import procfs
+from ftforensics.capture.cgroup import read_mountinfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def passing_file_system(
     """The type of the file system that goes with this container; None outside of one, and for a volume.
 
     mounts: the text of /proc/self/mountinfo; marks: files that a container has."""
-    text = mounts if mounts is not None else procfs.read_text("/proc/self/mountinfo", 1 << 20) or ""
+    text = read_mountinfo() if mounts is None else mounts
     inside = any(os.path.exists(mark) for mark in marks) or any(environ.get(name) for name in _VARIABLES)
     if not inside and _type_at(text, "/") not in ("overlay", "aufs", "fuse-overlayfs"):
         return None
