@@ -65,7 +65,7 @@ def measure(python: str, runs: int) -> dict[str, float]:
                     taken[name].append(cost)
     # A difference can come out below zero: faulthandler costs next to nothing.
     figures = {"nothing_ms": min(taken["nothing"])}
-    for name in PROGRAMS.keys() - {"nothing"}:
+    for name in SHOWN:
         figures[f"{name}_ms"] = max(0.0, min(taken[name]) - min(taken["nothing"]))
         differences = (a - b for a, b in zip(taken[name], taken["nothing"], strict=True))
         figures[f"{name}_median_ms"] = statistics.median(differences)
