@@ -94,7 +94,7 @@ class ShellReader:
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
         text = line.text[:_TEXT]
         # A shell's label for srun and its "line 28: 8156" look alike: match on what stood in the file.
-        for said in (text, f"{line.label}{text}"):
+        for said in (text, f"{line.label}{text}") if line.label else (text,):
             found = self._SCRIPT.match(said) or self._JOB.match(said) or self._ZSH.match(said) or self._FISH.match(said)
             if found:
                 fields = found.groupdict()
