@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, NoticeMatch, SentMatch, SignalMatch, Tie
 from ftforensics.model.diagnosis import Confidence
-from ftforensics.model.launcher import TextLine
+from ftforensics.model.launcher import NativeText, TextLine
 from ftforensics.model.moment import Moment
 
-SIGKILL, SIGTERM = 9, 15
+SIGABRT, SIGKILL, SIGTERM = 6, 9, 15
 # SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: what a program brings on itself.
 FAULTS = (4, 5, 6, 7, 8, 11, 31)
 SI_USER, SI_TKILL, SI_KERNEL = 0, -6, 128
@@ -145,6 +145,13 @@ def process_text(comm: str | None, pid: int | None, uid: int | None = None) -> s
     known += [f"uid {uid}"] if uid is not None else []
     name = comm or (f"pid {pid}" if pid is not None else "an unknown process")
     return f"{name} ({', '.join(known)})" if known else name
+
+
+def abort_texts(death: Death, kind: str) -> list[NativeText]:
+    """What native code printed before SIGABRT ended it, where no crash record says more."""
+    if death.alive or death.crash is not None or signal_of(death) != SIGABRT:
+        return []
+    return [one for one in death.texts if one.kind == kind]
 
 
 def line_cite(line: TextLine) -> Cite:

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import has_torch, heap_check
 from ftforensics.causes.blame import blame, blame_text, frame_name, line_text
-from ftforensics.causes.ending import line_cite, signal_of
+from ftforensics.causes.ending import abort_texts, line_cite
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import places, plain_name
 from ftforensics.model.basics import Cite, Gap
@@ -50,7 +50,6 @@ from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.OWN_FAULT
-_SIGABRT = 6
 _ALLOCATOR = (
     "malloc", "free", "cfree", "calloc", "realloc", "__libc_malloc", "__libc_free", "__libc_calloc",
     "__libc_realloc", "_int_malloc", "_int_free", "_int_free_merge_chunk", "_int_realloc", "_int_memalign",
@@ -124,8 +123,8 @@ def _remedies(crash: Crash) -> list[Remedy]:
 
 
 def check_death(death: Death) -> Iterator[Finding]:
-    texts = [one for one in death.texts if one.kind == "heap"]
-    if death.alive or death.crash is not None or signal_of(death) != _SIGABRT or not texts:
+    texts = abort_texts(death, "heap")
+    if not texts:
         return
     said = texts[-1]
     message = " ".join((said.message or said.line.text).split())[:200]

@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame, frame_name, line_text, runs_python
-from ftforensics.causes.ending import line_cite, signal_of
+from ftforensics.causes.ending import abort_texts, line_cite
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import PYTHON_FATAL, frame_text, places, plain_name
 from ftforensics.model.basics import Cite, Gap
@@ -50,7 +50,6 @@ from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.mechanism import Mechanism
 
 KIND = Kind.OWN_FAULT
-_SIGABRT = 6
 # What faulthandler prints behind the same words, for a signal (Modules/faulthandler.c).
 _SIGNALS = ("Segmentation fault", "Aborted", "Bus error", "Floating", "Illegal instruction")
 # Who calls for a fatal error tells which one it is (Python/ceval_gil.c, Objects/object.c, Python/pystate.c).
@@ -126,11 +125,9 @@ def _where(crash: Crash) -> str:
 
 def check_death(death: Death) -> Iterator[Finding]:
     texts = [
-        one
-        for one in death.texts
-        if one.kind == "fatal-python-error" and one.message and not one.message.startswith(_SIGNALS)
+        one for one in abort_texts(death, "fatal-python-error") if one.message and not one.message.startswith(_SIGNALS)
     ]
-    if death.alive or death.crash is not None or signal_of(death) != _SIGABRT or not texts:
+    if not texts:
         return
     said = texts[-1]
     yield Finding(

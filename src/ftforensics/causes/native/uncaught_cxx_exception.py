@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import has_torch
 from ftforensics.causes.blame import blame, frame_name, line_text
-from ftforensics.causes.ending import line_cite, signal_of
+from ftforensics.causes.ending import abort_texts, line_cite
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import TERMINATE, THROW, find_function, places
 from ftforensics.model.basics import Gap
@@ -51,7 +51,6 @@ from ftforensics.model.mechanism import Mechanism
 from ftforensics.parsers.exception_text import exception_type
 
 KIND = Kind.OWN_FAULT
-_SIGABRT = 6
 
 
 def check(crash: Crash) -> Iterator[Finding]:
@@ -101,8 +100,8 @@ def _by_whom(crash: Crash) -> str:
 
 
 def check_death(death: Death) -> Iterator[Finding]:
-    texts = [one for one in death.texts if one.kind == "cxx-exception"]
-    if death.alive or death.crash is not None or signal_of(death) != _SIGABRT or not texts:
+    texts = abort_texts(death, "cxx-exception")
+    if not texts:
         return
     thrown = texts[-1]
     # "terminate called without an active exception" names neither type nor text, and is none.
