@@ -30,7 +30,7 @@ static void history(int kind, int64_t at, const char *text, size_t length, int64
     ftf_ring_put(FTF_RING_MARKS, &mark);
 }
 
-static void tell_phase(bool in_history)
+static void tell_phase(void)
 {
     static char joined[FTF_PHASE_DEPTH * FTF_PHASE_SIZE];
     struct ftf_text text = {joined, sizeof joined, 0, false};
@@ -39,8 +39,7 @@ static void tell_phase(bool in_history)
         ftf_puts(&text, ftf.phases[i]);
     }
     ftf_ring_put_text(FTF_RING_PHASE, ftf.phase_ns, joined, text.used);
-    if (in_history)
-        history(FTF_RING_MARK_PHASE, ftf.phase_ns, joined, text.used, 0);
+    history(FTF_RING_MARK_PHASE, ftf.phase_ns, joined, text.used, 0);
 }
 
 static void tell_step(int64_t now)
@@ -53,18 +52,17 @@ static void tell_step(int64_t now)
     history(FTF_RING_MARK_STEP, now, "", 0, ftf.step);
 }
 
-static void tell_note(int64_t now, bool in_history)
+static void tell_note(int64_t now)
 {
     size_t length = strlen(ftf.note);
     ftf_ring_put_text(FTF_RING_NOTE, now, ftf.note, length);
-    if (in_history)
-        history(FTF_RING_MARK_NOTE, now, ftf.note, length, 0);
+    history(FTF_RING_MARK_NOTE, now, ftf.note, length, 0);
 }
 
 void ftf_recorder_phase(void)
 {
     lock();
-    tell_phase(true);
+    tell_phase();
     unlock();
     ftf_ring_save_soon();
 }
@@ -80,7 +78,7 @@ void ftf_recorder_step(void)
 void ftf_recorder_note(void)
 {
     lock();
-    tell_note(ftf_clock_ns(CLOCK_MONOTONIC), true);
+    tell_note(ftf_clock_ns(CLOCK_MONOTONIC));
     unlock();
     ftf_ring_save_soon();
 }
@@ -91,11 +89,11 @@ void ftf_recorder_marks_again(void)
     lock();
     step_told_ns = 0;
     if (ftf.phase_depth > 0)
-        tell_phase(true);
+        tell_phase();
     if (ftf.has_step)
         tell_step(now);
     if (ftf.note[0])
-        tell_note(now, true);
+        tell_note(now);
     unlock();
 }
 
