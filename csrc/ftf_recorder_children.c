@@ -42,37 +42,28 @@ static bool add_children_of(int tid)
     return true;
 }
 
-/* One pid's parent, from field 4 of its stat. */
-static int parent_of(int pid)
+/* A process's stat from field 3 on, its state; NULL when it is gone. Field 2, the name, may hold anything. */
+static const char *fields_of(int pid)
 {
     char path[32];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     const char *text = ftf_read_file(path);
     text = text ? strrchr(text, ')') : 0;
-    return text && text[1] == ' ' && text[2] ? atoi(text + 4) : 0;
+    return text && text[1] == ' ' && text[2] ? text + 2 : 0;
 }
+
+/* Field 4: is the parent this process? */
+static bool is_ours(const char *fields) { return atoi(fields + 2) == ftf.pid; }
 
 static void scan_everything(void)
 {
     static int pids[MOST_PROCESSES];
-    static char entries[32768];
-    int count = 0;
-    long got;
-    int fd = (int)ftf_open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    while (count < MOST_PROCESSES && (got = ftf_syscall3(SYS_getdents64, fd, entries, sizeof entries)) > 0)
-        for (long at = 0; at < got && count < MOST_PROCESSES;) {
-            unsigned short length;
-            memcpy(&length, entries + at + 16, sizeof length); /* struct linux_dirent64: d_reclen, d_type, d_name */
-            if (entries[at + 19] >= '1' && entries[at + 19] <= '9')
-                pids[count++] = atoi(entries + at + 19);
-            at += length;
-        }
-    ftf_close(fd);
-    for (int i = 0; i < count; i++)
-        if (parent_of(pids[i]) == ftf.pid)
+    int count = ftf_numbers_in("/proc", pids, MOST_PROCESSES);
+    for (int i = 0; i < count; i++) {
+        const char *fields = fields_of(pids[i]);
+        if (fields && is_ours(fields))
             add(pids[i]);
+    }
 }
 
 static void find(void)
@@ -82,7 +73,7 @@ static void find(void)
             scan_everything();
         return;
     }
-    int count = ftf_thread_ids(threads, (int)FTF_LENGTH(threads));
+    int count = ftf_numbers_in("/proc/self/task", threads, (int)FTF_LENGTH(threads));
     int looks = count < LOOK ? count : LOOK;
     for (int i = 0; i < looks; i++, turn++)
         if (threads[turn % count] != ftf.pid)
@@ -94,13 +85,9 @@ static void find(void)
 /* Resident bytes of a child, or FTF_RING_UNKNOWN when it is gone, somebody else's by now, or a zombie. */
 static uint64_t resident(int pid)
 {
-    char path[32];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    const char *text = ftf_read_file(path);
-    const char *field = text ? strrchr(text, ')') : 0;
-    if (!field || field[1] != ' ' || field[2] == 'Z' || field[2] == 'X' || atoi(field + 4) != ftf.pid)
+    const char *field = fields_of(pid);
+    if (!field || field[0] == 'Z' || field[0] == 'X' || !is_ours(field))
         return FTF_RING_UNKNOWN;
-    field += 2; /* field 3 */
     for (int number = 3; field && number < 24; number++) {
         field = strchr(field, ' ');
         field += field != 0;

@@ -89,7 +89,7 @@ void ftf_own_thread_names(void)
     static char bytes[4000];
     static char name[40];
     struct ftf_text text = {bytes, sizeof bytes, 0, false};
-    int count = ftf_thread_ids(threads, MOST_THREADS), told = 0;
+    int count = ftf_numbers_in("/proc/self/task", threads, MOST_THREADS), told = 0;
     for (int i = 0; i < count && told < MOST_NAMES; i++) {
         if (threads[i] == ftf.watcher_tid)
             continue;

@@ -98,11 +98,11 @@ struct linux_dirent64 {
     char name[];
 };
 
-int ftf_thread_ids(int *ids, int capacity)
+int ftf_numbers_in(const char *directory, int *numbers, int capacity)
 {
     int count = 0;
     long got;
-    int fd = (int)ftf_open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    int fd = (int)ftf_open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0)
         return 0;
     while (count < capacity && (got = ftf_syscall3(SYS_getdents64, fd, shared, sizeof shared)) > 0)
@@ -110,7 +110,7 @@ int ftf_thread_ids(int *ids, int capacity)
             const struct linux_dirent64 *entry = (const struct linux_dirent64 *)(shared + at);
             at += entry->length;
             if (entry->name[0] >= '1' && entry->name[0] <= '9')
-                ids[count++] = atoi(entry->name);
+                numbers[count++] = atoi(entry->name);
         }
     ftf_close(fd);
     return count;

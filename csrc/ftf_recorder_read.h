@@ -29,7 +29,7 @@ uint64_t ftf_number_of(const char *text, const char *key);
 /* Kilobytes to bytes. */
 uint64_t ftf_kb(uint64_t kilobytes);
 
-/* Thread ids of this process, at most `capacity`. Returns how many. */
-int ftf_thread_ids(int *ids, int capacity);
+/* The entries of a directory of /proc whose names are numbers (pids, thread ids), at most `capacity`. Returns how many. */
+int ftf_numbers_in(const char *directory, int *numbers, int capacity);
 
 #endif
