@@ -64,7 +64,7 @@ def static_members(environ: Mapping[str, str], helper: str, raw_stack: bool, cgr
         "job": {
             "host": system.nodename,
             "exe": link("/proc/self/exe"),
-            "argv": [argument[:_MAX_ARGUMENT] for argument in redact_arguments(_command_line())],
+            "argv": command_line(_MAX_ARGUMENTS, _MAX_ARGUMENT),
             "cwd": _working_directory(),
             "rank": environment.rank(environ),
             "local_rank": environment.local_rank(environ),
@@ -96,10 +96,12 @@ def glibc_version() -> str | None:
     return name.partition(" ")[2] or None if name else None
 
 
-def _command_line() -> list[str]:
+def command_line(most: int, longest: int) -> list[str]:
+    """What the process was started with, redacted: at most so many arguments, of at most so many characters each."""
     # sys.argv is the job's to change; orig_argv is what the process was started with, interpreter flags included.
     arguments = list(sys.orig_argv) or list(sys.argv)
-    return [argument[: 2 * _MAX_ARGUMENT] for argument in arguments[:_MAX_ARGUMENTS]]
+    redacted = redact_arguments([argument[: 2 * longest] for argument in arguments[:most]])
+    return [argument[:longest] for argument in redacted]
 
 
 def _working_directory() -> str | None:

@@ -6,12 +6,10 @@ The ring is made and written by the extension (csrc/ftf_recorder.c); `wire.ring`
 from __future__ import annotations
 
 import os
-import sys
 
 from ftforensics.capture import VERSION, cgroup, environment, identity, spawn
 from ftforensics.capture.folder import private_place
 from ftforensics.capture.imports import Patch
-from ftforensics.capture.redact import redact_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,10 +46,9 @@ def configure(native: ModuleType, environ: Mapping[str, str], cgroup_lines: list
 
 def _text(cgroup_lines: list[str], mountinfo: str) -> bytes:
     """`key=value` entries, each ended by a zero byte."""
-    arguments = [argument[: 2 * _ARGUMENT] for argument in (sys.orig_argv or sys.argv)[:_ARGUMENTS]]
     entries = [("exe", identity.link("/proc/self/exe")), ("host", os.uname().nodename)]
     entries.append(("container", cgroup.container_id(cgroup_lines, mountinfo)))
-    entries += [("argv", argument[:_ARGUMENT]) for argument in redact_arguments(arguments)]
+    entries += [("argv", argument) for argument in identity.command_line(_ARGUMENTS, _ARGUMENT)]
     text = "".join(f"{key}={value}\0" for key, value in entries if value is not None)
     return identity.printable(text).encode("utf-8")
 
