@@ -256,21 +256,25 @@ def _kind_in_folder(path: str, name: str) -> Kind | None:
 
 def _head(path: str) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with open(descriptor, "rb") as stream:
+        with _opened(path) as stream:
             return stream.read(LOG_HEAD)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
+
+
+def _opened(path: str) -> BinaryIO:
+    """Between stat and open a file can become a FIFO; O_NONBLOCK opens that too without waiting."""
+    return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb")
 
 
 @contextlib.contextmanager
 def _log_of(path: str, progress: Progress) -> Iterator[Iterator[bytes]]:
     """A log piece by piece, whatever its size."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        stream = _opened(path)
     except OSError as error:
         raise _unreadable(path, error) from None
-    with open(descriptor, "rb") as stream:
+    with stream:
         yield _pieces(path, stream, progress)
 
 
@@ -373,10 +377,8 @@ def _contents(path: str) -> tuple[bytes, bytes, bool]:
             raise UnreadableInput(
                 f"{path} is {_kind(status.st_mode)}, not a file", hint="save what it gives to a file and name that"
             )
-        # Between stat and open a file can become a FIFO; O_NONBLOCK opens that too without waiting.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with open(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with _opened(path) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise UnreadableInput(f"{path} is not a file")
             head = stream.read(HEAD) or b""
             if status.st_size > HEAD and not (_may_be_ours(head) or looks_like_a_ring(head)):
