@@ -21,6 +21,8 @@ or of two machines in one file, can mix: pids join them where a line has one; wh
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 
@@ -117,7 +119,6 @@ class Report:
         self.limits: LogLine | None = None
         self.usages: dict[str, tuple[int, int | None, int]] = {}
         self.columns: list[str] | None = None
-        self.row: re.Pattern[str] | None = None
         self.rows: list[Row] = []
         self.whole_table = False  # its header was seen
         self.constraint: LogLine | None = None
@@ -275,34 +276,27 @@ class OomReports:
     def _table(self, names: str, caller: str | None, ordinal: int) -> None:
         report = self._current(caller, ordinal)
         report.columns = names.split()
-        report.row = _row_pattern(len(report.columns))
         report.whole_table = not report.rows
         self._slack = TABLE_SLACK
 
     def _row(self, text: str, ordinal: int, caller: str | None) -> bool:
         if _ROW_START.match(text) is None:
             return False
-        report = next((one for one in reversed(self._open) if one.row is not None), None)
-        pattern = report.row if report is not None else None
-        if report is None or pattern is None or report.columns is None:
+        report = next((one for one in reversed(self._open) if one.columns is not None), None)
+        if report is None or report.columns is None:
             return self._row_without_header(text, ordinal, caller)
-        found = pattern.match(text)
-        if found is None:
+        row = _row_of(text, report.columns)
+        if row is None:
             return False
-        numbers = [int(found[at]) for at in range(2, 2 + len(report.columns))]
-        self._keep(
-            report, Row(int(found[1]), dict(zip(report.columns, numbers, strict=True)), found[found.lastindex or 0])
-        )
+        self._keep(report, row)
         return True
 
     def _row_without_header(self, text: str, ordinal: int, caller: str | None) -> bool:
         """The log begins inside a table: the columns that all versions have are the first four and the last."""
-        for count, names in _HEADLESS:
-            found = _row_pattern(count).match(text)
-            if found is not None:
-                numbers = [int(found[at]) for at in range(2, 2 + count)]
-                named = {name: value for name, value in zip(names, numbers, strict=True) if name}
-                self._keep(self._current(caller, ordinal), Row(int(found[1]), named, found[count + 2]))
+        for names in _HEADLESS:
+            row = _row_of(text, names)
+            if row is not None:
+                self._keep(self._current(caller, ordinal), row)
                 return True
         return False
 
@@ -421,22 +415,27 @@ def _fits(report: Report, kill: Kill) -> bool:
     return (kill.reason == "Memory cgroup out of memory") == (report.scope == "memcg")
 
 
-_PATTERNS: dict[int, re.Pattern[str]] = {}
-# Columns after the pid when no header says: 6.8 and later; 4.14; 4.1; the rest, whose fifth column differs.
+# Columns after the pid when no header says: 6.8 and later; 4.14; 4.1; the rest. Those without a name here differ.
 _HEADLESS = (
-    (10, ("uid", "tgid", "total_vm", "rss", "rss_anon", "rss_file", "rss_shmem", "", "swapents", "oom_score_adj")),
-    (9, ("uid", "tgid", "total_vm", "rss", "", "", "", "swapents", "oom_score_adj")),
-    (8, ("uid", "tgid", "total_vm", "rss", "", "", "swapents", "oom_score_adj")),
-    (7, ("uid", "tgid", "total_vm", "rss", "", "", "oom_score_adj")),
+    ("uid", "tgid", "total_vm", "rss", "rss_anon", "rss_file", "rss_shmem", "", "swapents", "oom_score_adj"),
+    ("uid", "tgid", "total_vm", "rss", "", "", "", "swapents", "oom_score_adj"),
+    ("uid", "tgid", "total_vm", "rss", "", "", "swapents", "oom_score_adj"),
+    ("uid", "tgid", "total_vm", "rss", "", "", "oom_score_adj"),
 )
 
 
+@cache
 def _row_pattern(columns: int) -> re.Pattern[str]:
-    pattern = _PATTERNS.get(columns)
-    if pattern is None:
-        pattern = re.compile(r"\[ {0,8}(\d{1,10})\]" + r" +(-?\d{1,20})" * columns + r" (.{0,64})\Z", re.DOTALL)
-        _PATTERNS[columns] = pattern
-    return pattern
+    return re.compile(r"\[ {0,8}(\d{1,10})\]" + r" +(-?\d{1,20})" * columns + r" (.{0,64})\Z", re.DOTALL)
+
+
+def _row_of(text: str, columns: Sequence[str]) -> Row | None:
+    """columns: their names after the pid, "" for one that does not matter."""
+    found = _row_pattern(len(columns)).match(text)
+    if found is None:
+        return None
+    pid, *numbers, name = found.groups()
+    return Row(int(pid), {column: int(value) for column, value in zip(columns, numbers, strict=True) if column}, name)
 
 
 def _constraint_fields(report: Report, text: str) -> None:
@@ -466,7 +465,7 @@ def finished(kill: Kill, tables: dict[int, list[OomTask]]) -> OomKill:
         kill.line,
         kill.pid,
         kill.comm,
-        scope=_scope_of(kill.reason),
+        scope="memcg" if kill.group is not None else _scope_of(kill.reason),
         uid=uid,
         total_vm=kb[0],
         anon_rss=kb[1],
@@ -476,8 +475,6 @@ def finished(kill: Kill, tables: dict[int, list[OomTask]]) -> OomKill:
         group_kill=kill.group,
         chosen=kill.chosen,
     )
-    if kill.group is not None:
-        plain = msgspec.structs.replace(plain, scope="memcg")
     if report is None:
         return plain
     sure = report.joined_surely()
