@@ -53,6 +53,7 @@ class _Recorded(msgspec.Struct, frozen=True):
 
     @property
     def rings(self) -> list[Ring]:
+        """Its own first. On one node one rank alone reads what is the same for all of them."""
         return [self.ring, *self.others] if self.ring is not None else self.others
 
 
@@ -176,20 +177,13 @@ def _killed_for_machine(death: Death) -> bool:
 
 def _chain(recorded: _Recorded) -> list[GroupReading]:
     """The groups from the process's own upwards, as last read."""
-    readings = [slow.reading for ring in _own_first(recorded) for slow in reversed(ring.slow) if slow.reading]
+    readings = [slow.reading for ring in recorded.rings for slow in reversed(ring.slow) if slow.reading]
     last = recorded.death.last_reading
     own = _own_group(recorded)
     for reading in [*readings, *([last] if last is not None else [])]:
         if reading.groups and (own is None or reading.groups[0].path == own):
             return reading.groups
     return []
-
-
-def _own_first(recorded: _Recorded) -> Iterator[Ring]:
-    """On one node one rank alone reads what is the same for all of them."""
-    if recorded.ring is not None:
-        yield recorded.ring
-    yield from recorded.others
 
 
 def _own_group(recorded: _Recorded) -> str | None:
@@ -223,7 +217,7 @@ def _machine_fullness(recorded: _Recorded, total: int | None) -> float | None:
 
 
 def _machine_size(recorded: _Recorded) -> int | None:
-    readings: list[Reading | None] = [slow.reading for ring in _own_first(recorded) for slow in reversed(ring.slow)]
+    readings: list[Reading | None] = [slow.reading for ring in recorded.rings for slow in reversed(ring.slow)]
     readings.append(recorded.death.last_reading)
     return next((reading.mem_total for reading in readings if reading is not None and reading.mem_total), None)
 
@@ -280,7 +274,7 @@ def _read(recorded: _Recorded, path: str | None) -> list[tuple[float, GroupReadi
     return sorted(
         (
             (slow.at, group)
-            for ring in _own_first(recorded)
+            for ring in recorded.rings
             for slow in ring.slow
             if slow.reading
             for group in slow.reading.groups
@@ -342,7 +336,7 @@ def _grew_together(recorded: _Recorded, begin: float, stop: float) -> tuple[int 
     if not recorded.own or recorded.ring is None or recorded.ring.process.rank is None:
         return None, None
     growths: dict[int, int] = {}
-    for ring in _own_first(recorded):
+    for ring in recorded.rings:
         rank, worker = ring.process.rank, ring.process.worker_of
         if rank is None or worker is not None or rank in growths:
             continue
@@ -375,7 +369,7 @@ def _from_table(recorded: _Recorded) -> Iterator[Holder]:
     match = _record(recorded.death)
     if match is None:
         return
-    ranks = {pid: ring.process.rank for ring in _own_first(recorded) for pid in _host_pids(ring)}
+    ranks = {pid: ring.process.rank for ring in recorded.rings for pid in _host_pids(ring)}
     if recorded.death.rank is not None:
         ranks[match.kill.pid] = recorded.death.rank
     for task in match.kill.tasks:
@@ -394,7 +388,7 @@ def _host_pids(ring: Ring) -> list[int]:
 def _from_rings(recorded: _Recorded) -> Iterator[Holder]:
     children: list[Holder] = []
     now = recorded.ring.fast[-1].at if recorded.ring is not None and recorded.ring.fast else None
-    for ring in _own_first(recorded):
+    for ring in recorded.rings:
         if now is not None and ring.fast and ring.fast[-1].at < now - LONG_GONE:
             continue
         path = recorded.death.ring_path if ring is recorded.death.ring else None
