@@ -9,10 +9,12 @@ from ftforensics.model.death import Death, NoticeMatch, SentMatch, SignalMatch, 
 from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.launcher import NativeText, TextLine
 from ftforensics.model.moment import Moment
+from ftforensics.model.signals import signal_name
 
 SIGABRT, SIGKILL, SIGTERM = 6, 9, 15
 # SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: what a program brings on itself.
 FAULTS = (4, 5, 6, 7, 8, 11, 31)
+FAULT_NAMES = tuple(signal_name(number) for number in FAULTS)
 SI_USER, SI_TKILL, SI_KERNEL = 0, -6, 128
 # Exit statuses that stand for a signal: 128+n is what shells, docker and kubelet report. 247 is sys.exit(-9), which
 # launchers do with the returncode of subprocess (DeepSpeed's launch.py).

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from ftforensics.causes.blame import is_library_code
+from ftforensics.causes.ending import FAULT_NAMES
 from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.model.basics import Cite
 from ftforensics.model.crash import CrashRecord
@@ -15,8 +16,6 @@ from ftforensics.parsers.cxx_name import bare_name, short_name
 from ftforensics.report.escape import printable
 from ftforensics.report.frames import line_of
 
-# These end a process for what it did itself; every other signal was somebody's decision.
-FAULTS = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS"})
 KILLERS = {
     "cgroup-oom": "the kernel",
     "ancestor-cgroup-oom": "the kernel",
@@ -98,7 +97,7 @@ def ending(process: ProcessReport) -> str:
     """As "died of SIGSEGV", "killed by SIGKILL", "ended by SIGTERM", "ended unseen"."""
     signal = process.exit.signal
     if signal:
-        verb = "killed by" if signal == "SIGKILL" else "died of" if signal in FAULTS else "ended by"
+        verb = "killed by" if signal == "SIGKILL" else "died of" if signal in FAULT_NAMES else "ended by"
         return f"{verb} {printable(signal)}"
     if process.exit.code is not None:
         return f"exited with status {process.exit.code}"

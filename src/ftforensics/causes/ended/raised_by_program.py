@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame, frame_name, line_text, runs_python
-from ftforensics.causes.ending import FAULTS, is_own, last_signal, senders, signal_of, strength
+from ftforensics.causes.ending import FAULTS, SI_TKILL, SI_USER, is_own, last_signal, senders, signal_of, strength
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import PYTHON_FATAL, TERMINATE, find_function, frame_text, places, plain_name
 from ftforensics.model.basics import Cite
@@ -52,7 +52,6 @@ from ftforensics.model.mechanism import Mechanism, Uncovered
 from ftforensics.model.signals import signal_name
 
 KIND = Kind.OWN_FAULT
-_SI_USER, _SI_TKILL = 0, -6
 _SIGINT = 2
 # Functions of the interpreter, and what they are to a Python program.
 _PYTHON = {
@@ -105,7 +104,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         if asked[0] == "std::terminate()":
             doubt = "no exception is recorded"
         summary = f"{asked[0]} was called{_by_whom(crash)}: the program ended itself with {name}; {doubt}."
-    by_kernel = signal.code in (_SI_USER, _SI_TKILL)
+    by_kernel = signal.code in (SI_USER, SI_TKILL)
     supports = [*crash.reading.supports]
     if asked is not None:
         supports.append(asked[1])

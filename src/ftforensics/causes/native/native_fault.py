@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import advice
 from ftforensics.causes.blame import blame_text
-from ftforensics.causes.ending import FAULTS, line_cite, signal_of
+from ftforensics.causes.ending import FAULT_NAMES, FAULTS, line_cite, signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import places
 from ftforensics.model.case import Crash
@@ -54,8 +54,6 @@ from ftforensics.model.mechanism import Mechanism, Uncovered
 from ftforensics.model.signals import signal_name
 
 KIND = Kind.RESIDUAL
-_FAULTS = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS")
-_NUMBERS = {4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 31: "SIGSYS"}
 _SAID = {
     Mechanism.NULL_READ: "read through a null pointer",
     Mechanism.NULL_WRITE: "write through a null pointer",
@@ -100,8 +98,8 @@ def check(crash: Crash) -> Iterator[Finding]:
     signal = crash.record.signal
     if signal is None:
         return
-    name = signal.name or _NUMBERS.get(signal.number or 0)
-    if name not in _FAULTS or crash.reading.mechanism in (Mechanism.SENT_BY_PROCESS, Mechanism.KILLED):
+    name = signal.name or signal_name(signal.number or 0)
+    if name not in FAULT_NAMES or crash.reading.mechanism in (Mechanism.SENT_BY_PROCESS, Mechanism.KILLED):
         return
     if crash.reading.uncovered is Uncovered.ARRANGED:
         return
