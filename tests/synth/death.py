@@ -1,6 +1,6 @@
 """Deaths written by hand, one sentence of evidence at a time, for the causes' tests.
 
-    killed().oom("memcg").counter("oom_kill", 0, 1, killed=1).death
+    killed().oom("memcg").counter("oom_kill", 0, 1).death
 
 pid 18033, rank 3, on gpu-07, in /slurm/job_4411, ended at 1000.0 on the monotonic clock. Nothing is known but what is
 said.
