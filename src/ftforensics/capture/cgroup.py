@@ -57,11 +57,9 @@ def read_mountinfo() -> str:
     return procfs.read_text("/proc/self/mountinfo", 1 << 20) or ""
 
 
-def memory_mount(lines: list[str], mountinfo: str | None = None) -> Mount | None:
+def memory_mount(lines: list[str], mountinfo: str) -> Mount | None:
     """Where the groups of these lines of /proc/self/cgroup can be seen; None when nowhere. The last mount of several
     counts, because it covers the others. mountinfo: text of /proc/self/mountinfo."""
-    if mountinfo is None:
-        mountinfo = read_mountinfo()
     first = any("memory" in line.split(":")[1].split(",") for line in lines if line.count(":") >= 2)
     found: Mount | None = None
     for line in mountinfo.splitlines():

@@ -32,8 +32,6 @@ from ftforensics.model.ring import (
 
 MAGIC = b"FTFRING\0"
 VERSION = 1
-LARGEST = 64 << 20  # bytes; the recorder makes less than one MiB
-SUFFIX = ".ring"
 
 _HEADER = struct.Struct("<8s I I Q 24s i i Q i i I 4x q q q Q Q Q Q 40s q q q q I I q I I")
 _TABLE = struct.Struct("<Q I I")
