@@ -52,7 +52,7 @@ class Died(msgspec.Struct, frozen=True, tag="died", tag_field="type"):
     """A descendant ended and was reaped by the supervisor (direct) or by its own parent (seen by pidfd: no status).
 
     status: as waitpid(2); signal, code: taken from it; None when another process reaped it.
-    ppid: its parent at the time; comm: last seen; own_limit: its RLIMIT_CPU (soft, hard) when readable."""
+    ppid: its parent at the time; comm: last seen; cpu_limit: its RLIMIT_CPU (soft, hard) when readable."""
 
     at: float
     pid: int
