@@ -57,10 +57,10 @@ Draft = Kill | FatalSignal | kernel_events.OopsDraft | kernel_events.MismatchDra
 class Slot:
     """An event in its place, perhaps still a draft, with what its moment's year and boot depend on."""
 
-    __slots__ = ("boot", "content", "turn")
+    __slots__ = ("boot", "content", "yearless")
 
-    def __init__(self, content: KernelEvent | Draft, boot: int, turn: int | None) -> None:
-        self.content, self.boot, self.turn = content, boot, turn
+    def __init__(self, content: KernelEvent | Draft, boot: int, yearless: bool) -> None:
+        self.content, self.boot, self.yearless = content, boot, yearless
 
 
 def read_kernel_log(
@@ -432,8 +432,7 @@ class _Reader:
             self.fatal = None
 
     def _add(self, content: KernelEvent | Draft) -> None:
-        turn = self.dates.turns if self.dates.yearless else None
-        self.slots.append(Slot(content, self.boots, turn))
+        self.slots.append(Slot(content, self.boots, self.dates.yearless))
         if len(self.slots) >= 2 * EVENTS_KEPT:
             self.dropped += EVENTS_KEPT
             del self.slots[:EVENTS_KEPT]
@@ -476,7 +475,7 @@ class _Reader:
 
     def _settled(self, event: KernelEvent, slot: Slot) -> KernelEvent:
         """Give the moments their year and their boot, which only the rest of the log tells."""
-        years = 0 if slot.turn is None or self.dates.turns == 0 else -self.dates.turns
+        years = -self.dates.turns if slot.yearless else 0
         boot = None if self.boots == slot.boot else f"{EARLIER_BOOT} {self.boots - slot.boot}"
         if not years and boot is None:
             return event
