@@ -159,8 +159,8 @@ class SingleEvents:
 
     def wants_cpu(self, caller: str | None, ordinal: int) -> int:
         """The ordinal of the failure that waits for its CPU line; -1 when none does."""
-        oops = self._oops
-        if oops is None or oops.pid is not None or ordinal - oops.ordinal > AFTER_OOPS:
+        oops = self._open_oops(ordinal)
+        if oops is None or oops.pid is not None:
             return -1
         return -1 if caller is not None and oops.caller not in (None, caller) else oops.ordinal
 
@@ -168,11 +168,13 @@ class SingleEvents:
         if self._oops is not None:
             self._oops.pid, self._oops.comm = pid, comm
 
+    def _open_oops(self, ordinal: int) -> OopsDraft | None:
+        return self._oops if self._oops is not None and ordinal - self._oops.ordinal <= AFTER_OOPS else None
+
     def _kernel_failure(self, line: LogLine, caller: str | None, ordinal: int) -> Oops | OopsDraft | None:
         text = line.text
-        oops = self._oops
-        open_oops = oops is not None and ordinal - oops.ordinal <= AFTER_OOPS
-        if oops is not None and open_oops and oops.function is None and (found := _RIP.match(text)):
+        oops = self._open_oops(ordinal)
+        if oops is not None and oops.function is None and (found := _RIP.match(text)):
             oops.function, oops.module = found[1], found[2]
             return None
         if found := _SOFT_LOCKUP.match(text):
@@ -186,7 +188,7 @@ class SingleEvents:
         kind = "bug" if _KERNEL_BUG.match(text) else "oops" if _OOPS.match(text) else None
         if kind is None:
             return None
-        if oops is not None and open_oops and oops.pid is None:
+        if oops is not None and oops.pid is None:
             return None  # "BUG: unable to handle ..." and "Oops: 0002 [#1]" are one failure
         self._oops = OopsDraft(line, kind, caller, ordinal)
         return self._oops
