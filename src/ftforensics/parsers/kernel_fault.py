@@ -75,6 +75,7 @@ def fatal_signal(seen: FatalSignal) -> Fault | None:
 def _placed(
     line: LogLine, found: re.Match[str], kind: str, address: Address | None, ip: str, sp: str, error: str
 ) -> Fault:
+    cpu = _CPU.search(line.text, found.end())
     plain = Fault(
         line,
         int(found[2]),
@@ -84,11 +85,9 @@ def _placed(
         Address(int(ip, 16)),
         Address(int(sp, 16)),
         Address(int(error, 16)),
+        cpu=int(cpu[1]) if cpu else None,
     )
     where = place(line.text, found.end())
-    cpu = _CPU.search(line.text, found.end())
-    if cpu is not None:
-        plain = msgspec.structs.replace(plain, cpu=int(cpu[1]))
     return plain if where is None else placed(plain, where)
 
 

@@ -252,11 +252,9 @@ def _peel_times(peeled: Peeled, text: str, at: int, dates: Dates) -> int:
     if text.startswith("[", at):
         start = at
         at = _peel_brackets(peeled, text, at, dates)
-        if at != start:
-            if found := _KERNEL_SENDER.match(text, at):  # journalctl -o short-monotonic
-                peeled.host = found[1]
-                at = found.end()
-            return at
+        if at != start and (found := _KERNEL_SENDER.match(text, at)):  # journalctl -o short-monotonic
+            peeled.host = found[1]
+            at = found.end()
         return at
     if found := _ISO.match(text, at):
         _iso(peeled, found)
