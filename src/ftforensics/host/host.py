@@ -259,14 +259,11 @@ class Host:
         """A regular file for reading. A FIFO or device is refused, and not even opened: to open some devices is to do
         something (a watchdog, a tape), and which path is opened may come from a record."""
         try:
-            # O_PATH opens nothing but the name (man 2 open). What it names cannot change after the check.
-            place = os.open(self.local(path), os.O_PATH | os.O_CLOEXEC)
-            try:
-                if not stat.S_ISREG(os.fstat(place).st_mode):
-                    raise Refusal(str(path), "not a regular file", errno.EINVAL)
-                fd = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            finally:
-                os.close(place)
+            fd = _open_checked(
+                self.local(path),
+                lambda status: stat.S_ISREG(status.st_mode),
+                Refusal(str(path), "not a regular file", errno.EINVAL),
+            )
         except (OSError, ValueError) as error:
             raise _refusal(path, error) from error
         return os.fdopen(fd, "rb")
@@ -309,14 +306,11 @@ class Host:
         if not self._here:
             raise Refusal(KMSG, "a copy of files has no kernel log device", errno.ENOENT)
         try:
-            place = os.open(KMSG, os.O_PATH | os.O_CLOEXEC)
-            try:
-                status = os.fstat(place)
-                if not stat.S_ISCHR(status.st_mode) or status.st_rdev != os.makedev(*KMSG_NUMBER):
-                    raise Refusal(KMSG, "not the kernel's log device", errno.ENODEV)
-                fd = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            finally:
-                os.close(place)
+            fd = _open_checked(
+                KMSG,
+                lambda status: stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(*KMSG_NUMBER),
+                Refusal(KMSG, "not the kernel's log device", errno.ENODEV),
+            )
             try:
                 return drain_ring(lambda: os.read(fd, KMSG_RECORD), limit, time.monotonic() + timeout)
             finally:
@@ -413,6 +407,18 @@ class Host:
     def run(self, argv: Sequence[str], timeout: float, output_limit: int = OUTPUT_LIMIT) -> Completed:
         """Run a command on this machine (see `run_command`)."""
         return self._run(argv, timeout, output_limit)
+
+
+def _open_checked(place: str, wanted: Callable[[os.stat_result], bool], refusal: Refusal) -> int:
+    """A descriptor for reading, without waiting, of what is `wanted`. Raises `refusal` for anything else."""
+    # O_PATH opens nothing but the name (man 2 open). What it names cannot change after the check.
+    name = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not wanted(os.fstat(name)):
+            raise refusal
+        return os.open(f"/proc/self/fd/{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    finally:
+        os.close(name)
 
 
 def _refusal(path: str | Path, error: OSError | ValueError) -> Refusal:
