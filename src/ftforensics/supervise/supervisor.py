@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftforensics.capture import VERSION, environment, procfs
+from ftforensics.capture.cgroup import container_id, read_mountinfo
 from ftforensics.capture.folder import Folder, open_folder
 from ftforensics.parsers.cgroup_path import memory_path
 from ftforensics.supervise import child, counters, descendants, linux, proc_events, streams
@@ -581,7 +582,7 @@ class _Watch:
             "cwd": _working_directory(),
             "uid": os.getuid(),
             "cgroup": self._cgroup,
-            "container": _container(self._cgroup),
+            "container": container_id(self._cgroup, read_mountinfo()),
             "pid_namespace": _namespace("pid"),
             "cgroup_namespace": _namespace("cgroup"),
             "nspid": _nspid(),
@@ -811,15 +812,6 @@ def _namespace(kind: str) -> int | None:
         return os.stat(f"/proc/self/ns/{kind}").st_ino
     except OSError:
         return None
-
-
-def _container(cgroup: list[str]) -> str | None:
-    """The id that container runtimes put into the control group's path: 64 hexadecimal digits."""
-    for line in cgroup:
-        for word in line.replace("-", "/").replace(".", "/").split("/"):
-            if len(word) == 64 and not word.strip("0123456789abcdef"):
-                return word
-    return None
 
 
 def _nspid() -> list[int]:
