@@ -82,10 +82,6 @@ class Outcome(NamedTuple):
     prefix: str
     interrupted: bool = False
 
-    @property
-    def failed(self) -> bool:
-        return self.status != 0
-
 
 Say = Callable[[str], None]
 
@@ -709,8 +705,7 @@ def _variables(
         try:
             from ftforensics.supervise import injection
 
-            variables, refused = injection.environment(variables, folder, settings.preload, command)
-            gaps = [(gap[0], gap[1], gap[2]) for gap in refused]
+            variables, gaps = injection.environment(variables, folder, settings.preload, command)
         except Exception as error:  # noqa: BLE001 - a job without our recorder is better than no job
             variables = {**os.environ, "FTFORENSICS_DIR": folder}
             gaps = [("injection", f"nothing was put into the job's Pythons: {error}", None)]
