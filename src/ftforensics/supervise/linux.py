@@ -1,4 +1,4 @@
-"""System calls that Python's standard library lacks: prctl(2), signalfd(2), and what they need."""
+"""System calls that Python's standard library lacks: prctl(2), signalfd(2), and what they need; our namespaces."""
 
 from __future__ import annotations
 
@@ -83,6 +83,14 @@ def read_signals(fd: int) -> list[Arrived]:
         for at in range(0, len(data), _SIGINFO_SIZE):
             number, _, code, pid = struct.unpack_from("=IiiI", data, at)
             found.append(Arrived(number, code, pid))
+
+
+def namespace(kind: str) -> int | None:
+    """The inode number of our namespace of this kind: "pid", "cgroup" (man 7 namespaces)."""
+    try:
+        return os.stat(f"/proc/self/ns/{kind}").st_ino
+    except OSError:
+        return None
 
 
 def all_signals() -> set[int]:

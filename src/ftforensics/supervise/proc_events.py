@@ -89,7 +89,7 @@ class ProcessEvents:
 def listen() -> ProcessEvents:
     """Raises OSError: EPERM without the right to listen, ENOTSUP where the kernel does not answer (another
     namespace)."""
-    if os.stat("/proc/self/ns/pid").st_ino != linux.INITIAL_PID_NAMESPACE:
+    if linux.namespace("pid") != linux.INITIAL_PID_NAMESPACE:
         # Another listener on the machine makes the kernel send them to us as well, with pids that are not ours.
         raise OSError(errno.ENOTSUP, "this is not the initial pid namespace")
     connection = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _NETLINK_CONNECTOR)

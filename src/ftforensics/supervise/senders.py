@@ -25,7 +25,7 @@ from contextlib import suppress
 
 from ftforensics.capture import procfs
 from ftforensics.parsers.trace_pipe import SentLine, TracePipe
-from ftforensics.supervise.linux import INITIAL_PID_NAMESPACE
+from ftforensics.supervise import linux
 from ftforensics.supervise.tracefs import private_mount
 
 OnGap = Callable[[str, "str | None"], None]
@@ -58,7 +58,7 @@ class Senders:
         self._said_lost = False
         self._broken = False
         # Tids in a trace are those of the initial namespace; only there does /proc mean the same by them.
-        self._look_up = _pid_namespace() == INITIAL_PID_NAMESPACE
+        self._look_up = linux.namespace("pid") == linux.INITIAL_PID_NAMESPACE
 
     def read(self) -> list[SentLine]:
         """Every signal since the last call, also other people's: the machine's, not only the job's. Never blocks. A
@@ -206,13 +206,6 @@ def _refused(error: OSError) -> tuple[str, str | None]:
     if error.errno == errno.ENOENT:
         return f"this kernel has no tracepoint for signals ({where}): {WHAT}", None
     return f"tracing was refused ({where}): {WHAT}", None
-
-
-def _pid_namespace() -> int | None:
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        return None
 
 
 def _thread_group(tid: int, at: float) -> int | None:

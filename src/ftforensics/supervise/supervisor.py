@@ -579,8 +579,8 @@ class _Watch:
             "uid": os.getuid(),
             "cgroup": self._cgroup,
             "container": container_id(self._cgroup, read_mountinfo()),
-            "pid_namespace": _namespace("pid"),
-            "cgroup_namespace": _namespace("cgroup"),
+            "pid_namespace": linux.namespace("pid"),
+            "cgroup_namespace": linux.namespace("cgroup"),
             "nspid": _nspid(),
             "environment": [f"{name}={value}" for name, value in environment.recorded_variables(os.environ)],
             "kernel": system.release,
@@ -798,13 +798,6 @@ def _status_members(status: int | None) -> dict[str, Value]:
 def _working_directory() -> str | None:
     try:
         return os.getcwd()
-    except OSError:
-        return None
-
-
-def _namespace(kind: str) -> int | None:
-    try:
-        return os.stat(f"/proc/self/ns/{kind}").st_ino
     except OSError:
         return None
 
