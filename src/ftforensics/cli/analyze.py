@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     with Progress() as progress:
         case = gather(options.paths, pid=options.pid, rank=options.rank, progress=progress, exit_code=options.exit_code)
         targets = [path for path in (options.output, options.html) if path]
-        _refuse_overwriting(targets, _inputs(case))
+        _refuse_overwriting(targets, [*filter(os.path.isfile, options.paths), *_inputs(case)])
         progress.say("looking at stacks and libraries")
         from ftforensics.cli.analysis import diagnose_case, records_in_order
         from ftforensics.host.host import Host

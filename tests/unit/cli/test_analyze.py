@@ -218,6 +218,16 @@ def test_output_never_replaces_the_record(run: Run, record: Path, example: bytes
     assert record.read_bytes() == example
 
 
+def test_output_never_replaces_what_a_scheduler_said(run: Run, tmp_path: Path) -> None:
+    said = tmp_path / "slurm.out"
+    said.write_text("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\n")
+    before = said.read_bytes()
+    shown = run("analyze", said, "--output", said)
+    assert shown.status == 2
+    assert "the evidence itself" in shown.complaint
+    assert said.read_bytes() == before
+
+
 def test_two_reports_do_not_go_into_one_file(run: Run, record: Path, tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.write_text("")
