@@ -218,9 +218,10 @@ def test_output_never_replaces_the_record(run: Run, record: Path, example: bytes
     assert record.read_bytes() == example
 
 
-def test_output_never_replaces_what_a_scheduler_said(run: Run, tmp_path: Path) -> None:
-    said = tmp_path / "slurm.out"
-    said.write_text("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\n")
+def test_output_never_replaces_what_a_container_runtime_said(run: Run, tmp_path: Path) -> None:
+    state = {"OOMKilled": True, "ExitCode": 137, "Running": False, "Status": "exited"}
+    said = tmp_path / "inspect.json"
+    said.write_text(json.dumps([{"Id": "3b1c" * 16, "Name": "/train", "State": state}]))
     before = said.read_bytes()
     shown = run("analyze", said, "--output", said)
     assert shown.status == 2
