@@ -25,6 +25,7 @@ from ftforensics.sources.slurm import read_slurm_accounting
 
 BEFORE = 10.0  # seconds before the last sign of life that a log must reach back
 UNTIL = 120.0  # seconds after it in which somebody may have spoken about the end
+END_OF_CALENDARS = 253402300800.0  # seconds since the epoch: the year 10000
 
 
 class _Subject(msgspec.Struct, frozen=True):
@@ -67,7 +68,7 @@ def with_live(case: Case, host: Host) -> Case:
             gaps += refused
     if here:
         since = _since(here)
-        until = max((one.last for one in here if one.last is not None), default=host.now()) + UNTIL
+        until = max(_last_signs(here), default=host.now()) + UNTIL
         said, refused = read_journal(host, since if since is not None else host.now() - 3600, min(until, host.now()))
         notices += said
         gaps += refused
@@ -125,8 +126,13 @@ def _wall(one: CaseRing) -> float | None:
 
 
 def _since(subjects: Sequence[_Subject]) -> float | None:
-    known = [one.last for one in subjects if one.last is not None]
+    known = _last_signs(subjects)
     return min(known) - BEFORE if known else None
+
+
+def _last_signs(subjects: Sequence[_Subject]) -> list[float]:
+    """A file that is damaged may name a time that is in no calendar: then it names none."""
+    return [one.last for one in subjects if one.last is not None and 0 <= one.last < END_OF_CALENDARS]
 
 
 def _readings(here: Sequence[_Subject], identity: Identity, host: Host, gaps: list[Gap]) -> list[Reading]:

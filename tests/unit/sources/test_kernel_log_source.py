@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -14,10 +15,14 @@ import pytest
 from conditions import needs_cgroup_v1_memory, needs_root
 from ftforensics.host.host import Completed, Host, KernelRing, Refusal
 from ftforensics.model.basics import Gap
+from ftforensics.model.case import Case
 from ftforensics.model.kernel import KernelLog, Lost, OomKill
 from ftforensics.model.moment import Moment
+from ftforensics.model.ring import ClockPair
+from ftforensics.model.run import Died, Ended, RunEvidence, Started
 from ftforensics.sources.identity_here import read_identity
 from ftforensics.sources.kernel_log import DMESG_RESTRICT, read_kernel_logs
+from ftforensics.sources.live import with_live
 
 if TYPE_CHECKING:
     from conftest import AsNobody, Commands, Eater, Files
@@ -189,6 +194,22 @@ def test_each_refusal_says_how_to_grant_it(
     assert "insufficient permissions" in journalctl.why and "systemd-journal" in (journalctl.grant or "")
     assert "there is none of /var/log/kern.log" in log_files.why
     assert "journalctl -k -o json --since" in (log_files.grant or "")
+
+
+@pytest.mark.parametrize("realtime", [-1e17, math.inf, -math.inf, math.nan])
+def test_a_run_whose_time_is_in_no_calendar_is_asked_about_all_the_same(
+    files: Files, commands: Commands, realtime: float
+) -> None:
+    files.write("/proc/sys/kernel/random/boot_id", f"{BOOT}\n")
+    commands.says("journalctl", stderr=b"No journal files were found.\n", status=1)
+    clocks = ClockPair(realtime=realtime, monotonic=1.0, boottime=1.0)
+    run = RunEvidence(
+        started=Started(schema="ftforensics.evidence/1", version="0", clocks=clocks, boot_id=BOOT),
+        died=[Died(at=1.0, pid=7, signal=9)],
+        ended=Ended(at=1.0, clocks=clocks, signal=9),
+    )
+    case = with_live(Case(records=[], runs=[run]), Live(files, commands, REFUSED))
+    assert "/dev/kmsg: Operation not permitted" in [gap.why for gap in case.gaps]
 
 
 def test_in_a_container_the_missing_device_must_be_given_too(files: Files, commands: Commands) -> None:
