@@ -49,6 +49,16 @@ def test_the_default_folder_is_below_the_working_directory_and_goes_with_a_good_
     assert (run / "evidence.jsonl").exists()
 
 
+def test_a_job_started_again_in_its_folder_is_not_told_the_end_of_the_attempt_before(job) -> None:
+    job("sh", "-c", "kill -9 $$")
+    second = job("sh", "-c", "exit 3")
+    (own,) = second.folder.glob("?*.report.json")
+    report = json.loads(own.read_text())
+    assert [process["exit"]["code"] for process in report["processes"]] == [3]
+    assert report["verdict"]["cause"] == "exit-code" and report["verdict"]["confidence"] != "proven"
+    assert any("earlier attempt" in gap["why"] for gap in report["gaps"])
+
+
 def test_two_runs_in_one_folder_keep_apart(job) -> None:
     first = job("sh", "-c", "exit 3")
     before = (first.folder / "evidence.jsonl").read_bytes()

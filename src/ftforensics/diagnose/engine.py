@@ -9,6 +9,7 @@ import msgspec
 from ftforensics.causes.advice import on_cuda, package_of
 from ftforensics.causes.blame import blame
 from ftforensics.causes.registry import Cause, Kind, causes, find_cause
+from ftforensics.diagnose.attempts import latest_attempt
 from ftforensics.diagnose.contradictions import contradictions
 from ftforensics.diagnose.crash import prepare
 from ftforensics.diagnose.deaths import build_deaths
@@ -53,6 +54,7 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     Among several deaths the root is the earliest own failure; a process that ended because of another one is
     collateral of it. A case without any death is undecided and says so.
     """
+    case = latest_attempt(case)
     crashes = [prepare(record, resolve) for record in case.records]
     judged = _ordered([_judge(death, resolve) for death in build_deaths(case, crashes)])
     if not judged:
