@@ -93,7 +93,7 @@ def _after(outcome: Outcome, options: argparse.Namespace, say: Say) -> None:
     except _Enough as enough:
         say(f"{enough}; {_kept(outcome.folder)}")
     except Exception as error:  # noqa: BLE001
-        say(f"{type(error).__name__}: {error}; {_kept(outcome.folder)}")
+        say(f"{_reason(error)}; {_kept(outcome.folder)}")
 
 
 def _judged_in_time(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
@@ -105,10 +105,16 @@ def _judged_in_time(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
     except _Enough as enough:
         say(f"{enough}; {_kept(outcome.folder)}")
     except Exception as error:  # noqa: BLE001
-        say(f"{type(error).__name__}: {error}; {_kept(outcome.folder)}")
+        say(f"{_reason(error)}; {_kept(outcome.folder)}")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return {}
+
+
+def _reason(error: Exception) -> str:
+    from ftforensics.cli.errors import Failure
+
+    return str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
 
 
 def _kept(folder: str | None) -> str:

@@ -216,7 +216,8 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b\b\0"))
 
 def looks_like_launcher_log(head: bytes) -> bool:
     """Is this the beginning of a job's plain text output? Not for kernel logs, binary files and JSON documents."""
-    text = head[:LONGEST].lstrip(b"\xef\xbb\xbf \t\r\n")
+    # A terminal title ends in BEL, and some programs set one in every line.
+    text = without_colours(head[:LONGEST].decode("latin-1")).encode("latin-1").lstrip(b"\xef\xbb\xbf \t\r\n")
     if not text:
         return False
     if text[:1] == b"{" or re.match(rb"\[\s*[\[{\"]", text):

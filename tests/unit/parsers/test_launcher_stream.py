@@ -204,6 +204,7 @@ def test_plain_text_of_a_job_is_one() -> None:
         b"[2026-11-29 14:29:35,150] [WARNING] [runner.py:214:fetch_hostfile] x\n",
         b"[rank0]: Traceback (most recent call last):\n",
         b"\x1b[36m(train pid=1)\x1b[0m step\n",
+        b"\x1b]0;train\x07\x1b[31mstep\x1b[0m\n" * 9,
         "第 3 步\n".encode(),
         "Größe".encode("latin-1") + b" of the batch: 3, and much more of plain text here\n",
         b"\r 10%|#  | 1/10",
