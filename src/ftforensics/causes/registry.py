@@ -32,6 +32,11 @@ class Kind(str, Enum):
 class Cause(msgspec.Struct, frozen=True):
     """id: public and stable, kebab-case; family: the folder; text: the docstring.
 
+    order: among causes of equal strength and kind the lower speaks first; refines: causes that say the same end with
+    less (an uncaught C++ exception whose text is a CUDA error): where this one is as sure, they are no rivals of it.
+    changes: kinds of change, or "kind:name", that fit it (model.ledger.Change): one since the last good run
+    strengthens it from possible to likely.
+
     check looks at a crash record; check_death at an end of any kind, with or without one. A cause has one or both, and
     of a process that left a record both are asked.
     """
@@ -42,6 +47,9 @@ class Cause(msgspec.Struct, frozen=True):
     text: str
     check: Callable[[Crash], Iterator[Finding]] | None
     check_death: Callable[[Death], Iterator[Finding]] | None
+    order: int = 50
+    refines: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -79,4 +87,7 @@ def _load(family: str, name: str) -> Cause:
         (module.__doc__ or "").strip() + "\n",
         getattr(module, "check", None),
         getattr(module, "check_death", None),
+        getattr(module, "ORDER", 50),
+        getattr(module, "REFINES", ()),
+        getattr(module, "CHANGES", ()),
     )

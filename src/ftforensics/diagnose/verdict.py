@@ -30,7 +30,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 def weigh(death: Death, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
-    ordered = sorted(findings, key=_order)
+    ordered = sorted(findings, key=lambda pair: _order(pair, findings))
     listed = [finding for _, finding in ordered]
     mechanism = death.reading.mechanism.value if death.reading.mechanism else None
     # A residual sorts behind every specific cause of its strength: it comes first only when nothing specific is sure.
@@ -44,6 +44,7 @@ def weigh(death: Death, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
         if cause.kind is best_cause.kind
         and cause.kind in (Kind.KILLER, Kind.OWN_FAULT)
         and finding.confidence is best.confidence
+        and cause.id not in best_cause.refines
     ]
     if rivals:
         names = " or ".join(finding.cause for finding in (best, *rivals))
@@ -79,6 +80,15 @@ def _what_is_known(death: Death) -> tuple[str, str]:
     return "unknown", "The process ended unseen: nothing says how."
 
 
-def _order(pair: tuple[Cause, Finding]) -> tuple[int, int, str, str]:
+def _order(
+    pair: tuple[Cause, Finding], findings: Sequence[tuple[Cause, Finding]]
+) -> tuple[int, int, bool, int, str, str]:
     cause, finding = pair
-    return (_STRENGTH[finding.confidence], _PRECEDENCE[cause.kind], cause.family, cause.id)
+    kind = _PRECEDENCE[cause.kind]
+    refined = False
+    for other, found in findings:
+        if cause.id in other.refines and _STRENGTH[found.confidence] <= _STRENGTH[finding.confidence]:
+            refined = True
+        elif other.id in cause.refines and found.confidence is finding.confidence:
+            kind = min(kind, _PRECEDENCE[other.kind])  # it stands where the one that it refines would
+    return (_STRENGTH[finding.confidence], kind, refined, cause.order, cause.family, cause.id)

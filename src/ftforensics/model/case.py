@@ -10,6 +10,7 @@ from ftforensics.model.diagnosis import Frame
 from ftforensics.model.helper_report import HelperReport
 from ftforensics.model.kernel import KernelLog
 from ftforensics.model.launcher import LauncherLog
+from ftforensics.model.ledger import Changes
 from ftforensics.model.mechanism import MechanismReading
 from ftforensics.model.notice import Notice
 from ftforensics.model.reading import Reading
@@ -76,6 +77,7 @@ class Case(msgspec.Struct, frozen=True):
     boot_id: str | None = None
     host: str | None = None
     booted: float | None = None
+    changes: Changes | None = None  # since the last good run of this job on this machine
     left_out: int = 0  # files that were given and could not be read: the job's log may be among them
     gaps: list[Gap] = []
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from ftforensics.model.basics import Address
+from ftforensics.model.software import Software
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -184,11 +185,14 @@ class Core(msgspec.Struct, frozen=True):
 
 
 class Library(msgspec.Struct, frozen=True):
-    """One loaded CUDA, torch or runtime library. origin: "wheel", "conda", "system", "other".
+    """One loaded CUDA, torch or runtime library. origin: "wheel", "conda", "system", "compat" (a forward-compatibility
+    package), "stubs" (a toolkit's link-time stubs), "other".
     how: which evidence gave the version: "record" (dist-info), "conda", "symbol", "text", "file-name", "sibling",
     "version.py". vendored_by: the distribution that ships its own copy of somebody else's library; `version` is then
     the library's own, never the distribution's. drifted: how the file differs from what was installed or mapped; no
-    version is then taken from the package's files."""
+    version is then taken from the package's files. pin: the version that the installed torch demands of `package`;
+    cuda: the CUDA version that it was built for, where it says so; searched: the entry of LD_LIBRARY_PATH that it lies
+    in."""
 
     path: str
     kind: str  # "libcudart", "libcudnn", "libnccl", "libtorch", "extension", ...
@@ -200,6 +204,10 @@ class Library(msgspec.Struct, frozen=True):
     copies: int | None = None  # how many libraries of this kind (same SONAME stem) are mapped
     vendored_by: str | None = None  # "ctranslate2 4.5.0"
     drifted: str | None = None
+    pin: str | None = None
+    pinned_by: str | None = None  # "torch 2.9.1"
+    cuda: str | None = None
+    searched: str | None = None
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -208,6 +216,8 @@ class Gpu(msgspec.Struct, frozen=True):
     uuid: str | None = None
     memory_total: int | None = None
     memory_used: int | None = None
+    capability: str | None = None  # compute capability, "8.0"
+    mig: bool | None = None  # split into instances
 
 
 class Driver(msgspec.Struct, frozen=True):
@@ -288,6 +298,7 @@ class CrashRecord(msgspec.Struct, frozen=True):
     core: Core | None = None
     driver: Driver | None = None
     libraries: list[Library] | None = None
+    software: Software | None = None
     modules: list[Module] | None = None
     threads: list[ThreadEntry] | None = None
     status: list[str] | None = None  # lines of /proc/self/status

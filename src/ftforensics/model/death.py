@@ -11,8 +11,8 @@ import msgspec
 
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
-from ftforensics.model.kernel import CpuLimit, Fault, KernelEvent, MemoryFailure, OomKill, Oops
-from ftforensics.model.launcher import ExceptionSeen, NativeText
+from ftforensics.model.kernel import CpuLimit, DriverNote, Fault, KernelEvent, MemoryFailure, OomKill, Oops, Xid
+from ftforensics.model.launcher import ExceptionSeen, NativeText, StackText
 from ftforensics.model.mechanism import MechanismReading
 from ftforensics.model.moment import Moment
 from ftforensics.model.notice import Notice
@@ -70,6 +70,24 @@ class KernelMatch(msgspec.Struct, frozen=True):
     event: Oops | MemoryFailure | CpuLimit
     match: Match
     cite: Cite
+
+
+class XidMatch(msgspec.Struct, frozen=True):
+    """A GPU event of the driver's in the kernel log. match: how it is tied to this process, None: only by its time;
+    before: seconds before the end, None when the clocks cannot be compared."""
+
+    xid: Xid
+    cite: Cite
+    match: Match | None = None
+    before: float | None = None
+
+
+class DriverNoteMatch(msgspec.Struct, frozen=True):
+    """Another driver line of the kernel log (versions that differ), about the machine; before: as above."""
+
+    note: DriverNote
+    cite: Cite
+    before: float | None = None
 
 
 class SentMatch(msgspec.Struct, frozen=True):
@@ -176,6 +194,9 @@ class Death(msgspec.Struct, frozen=True):
     ended_by: list[Outside] = []
     exceptions: list[ExceptionSeen] = []
     texts: list[NativeText] = []
+    stack_texts: list[StackText] = []
+    xids: list[XidMatch] = []  # nearest to the end first
+    driver_notes: list[DriverNoteMatch] = []
     died_together: int = 1  # processes of the case that ended by SIGKILL within a second of this one, itself included
     parent_died: Moment | None = None
     parent_cite: Cite | None = None

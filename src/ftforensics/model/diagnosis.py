@@ -7,6 +7,7 @@ from enum import Enum
 import msgspec
 
 from ftforensics.model.basics import Address, Cite, Gap
+from ftforensics.model.ledger import Changes
 
 
 class Confidence(str, Enum):
@@ -212,4 +213,5 @@ class Diagnosis(msgspec.Struct, frozen=True):
     remedies: list[Remedy] = []
     gaps: list[Gap] = []
     timeline: list[Event] = []
+    changes: Changes | None = None  # since the last good run on this machine
     schema: str = "ftforensics.report/1"

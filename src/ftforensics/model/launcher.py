@@ -81,7 +81,30 @@ class NativeText(msgspec.Struct, frozen=True):
     rank: int | None = None
 
 
-LauncherEvent = ProcessDied | SignalledBy | ProcessStarted | ExceptionSeen | NativeText
+class StackText(msgspec.Struct, frozen=True):
+    """What CUDA, the loader or a library says about the software stack.
+
+    kind: "cuda-error" (code: CUDA's error number; version: the driver's level as torch printed it, 12010),
+    "undefined-symbol" (library, symbol), "symbol-version" (library: who wants it, symbol: "GLIBCXX_3.4.32", file: where
+    it is not), "library-missing" (library), "cudnn-versions" (wanted, found), "cudnn-parts" (library: a part that could
+    not be loaded or that does not fit), "built-for" (library "xformers", wanted: torch it was built for, found: torch
+    that is there), "openmp-twice" (libraries in `library` and `file`), "fork-after-cuda", "nccl-watchdog" (symbol: the
+    collective, seconds: its timeout), "driver-versions" (NVML: the driver's library and module differ)."""
+
+    line: TextLine
+    kind: str
+    code: int | None = None
+    version: int | None = None
+    library: str | None = None
+    symbol: str | None = None
+    file: str | None = None
+    wanted: str | None = None
+    found: str | None = None
+    seconds: float | None = None
+    rank: int | None = None
+
+
+LauncherEvent = ProcessDied | SignalledBy | ProcessStarted | ExceptionSeen | NativeText | StackText
 
 
 class LauncherLog(msgspec.Struct, frozen=True):
