@@ -10,6 +10,7 @@ from ftforensics.causes.advice import on_cuda, package_of
 from ftforensics.causes.blame import blame
 from ftforensics.causes.registry import Cause, Kind, causes, find_cause
 from ftforensics.diagnose.attempts import latest_attempt
+from ftforensics.diagnose.change_fit import strengthened
 from ftforensics.diagnose.contradictions import contradictions
 from ftforensics.diagnose.crash import prepare
 from ftforensics.diagnose.deaths import build_deaths
@@ -36,6 +37,7 @@ from ftforensics.model.diagnosis import (
     ThreadStack,
     Verdict,
 )
+from ftforensics.model.ledger import Changes
 from ftforensics.model.ring import Ring
 from ftforensics.model.signals import signal_name
 
@@ -56,7 +58,7 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     """
     case = latest_attempt(case)
     crashes = [prepare(record, resolve) for record in case.records]
-    judged = _ordered([_judge(death, resolve) for death in build_deaths(case, crashes)])
+    judged = _ordered([_judge(death, resolve, case.changes) for death in build_deaths(case, crashes)])
     if not judged:
         return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
     first = judged[0]
@@ -89,6 +91,7 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
         remedies=_distinct(remedies),
         gaps=_gaps(case.gaps, judged),
         timeline=_timeline(judged, case),
+        changes=case.changes,
     )
 
 
@@ -116,7 +119,7 @@ def _whose(named: Sequence[Death], with_job: bool) -> Verdict:
     return Verdict("unknown", None, None, "undecided", f"{summary}{who}.")
 
 
-def _judge(death: Death, resolve: Resolver) -> _Judged:
+def _judge(death: Death, resolve: Resolver, changes: Changes | None) -> _Judged:
     crash = death.crash
     doubts = contradictions(crash.record) if crash is not None else []
     findings = []
@@ -126,7 +129,8 @@ def _judge(death: Death, resolve: Resolver) -> _Judged:
         if cause.check_death is not None:
             findings += [(cause, finding) for finding in cause.check_death(death)]
     owners = signal_owners(crash.record, resolve) if crash is not None else []
-    return _Judged(death, weigh(death, _strongest_each(findings)), owners)
+    findings = [(cause, strengthened(cause, finding, changes)) for cause, finding in _strongest_each(findings)]
+    return _Judged(death, weigh(death, findings), owners)
 
 
 def _strongest_each(findings: list[tuple[Cause, Finding]]) -> list[tuple[Cause, Finding]]:
