@@ -47,10 +47,49 @@ class TorchAdvice(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
+class Suspect(msgspec.Struct, frozen=True):
+    """A cause that the checks speak for, and how surely a crash here would be explained by it."""
+
+    cause: str
+    confidence: Confidence
+    summary: str
+
+
+class Fix(msgspec.Struct, frozen=True):
+    """Something to do about a check that is not ok. torch, index ("cu121"), tier: of a command that installs a torch;
+    settles: a cheap run or look that tells whether the suspicion holds, rather than a cure."""
+
+    text: str
+    command: str | None = None
+    torch: str | None = None
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    index: str | None = None
+    tier: str | None = None
+    settles: bool = False
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What was asked about: the environment and driver of this machine, or others that the command line named."""
+
+    torch: str | None = None  # "2.9.1+cu128"
+    cuda: str | None = None
+    driver: str | None = None
+    level: str | None = None  # the driver's own CUDA level
+    gpus: list[str] = []  # "NVIDIA A100-SXM4-80GB (8.0)"
+    python: str | None = None
+    prefix: str | None = None
+
+
 class Preflight(msgspec.Struct, frozen=True):
+    """causes: of the checks that warn or fail, the surest first; remedies: theirs; advice: every torch that fits."""
+
     checks: list[Check] = []
     advice: list[TorchAdvice] = []
     gaps: list[Gap] = []
+    subject: Subject = Subject()
+    causes: list[Suspect] = []
+    remedies: list[Fix] = []
     schema: str = "ftforensics.check/1"
 
     @property
