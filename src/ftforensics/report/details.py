@@ -23,6 +23,7 @@ from ftforensics.model.crash import (
     Tool,
 )
 from ftforensics.model.diagnosis import ProcessReport
+from ftforensics.model.software import Software
 from ftforensics.parsers.exception_text import exception_type
 from ftforensics.report.escape import printable
 from ftforensics.report.phrases import clock, handler_text
@@ -66,6 +67,7 @@ def sections(record: CrashRecord, process: ProcessReport | None = None) -> Itera
         ("Signals noted before", _seen(record.signals_seen or [])),
         ("Signal handlers", _handlers(process)),
         ("Driver", _driver(record.driver)),
+        ("Installed", _software(record.software)),
         ("Libraries of interest", _libraries(record.libraries or [])),
         ("Mapped files", _modules(record.modules or [])),
         ("Threads alive", _threads(record.threads or [], record.other_crashers or [])),
@@ -161,7 +163,29 @@ def _driver(driver: Driver | None) -> Iterator[str]:
         memory = ""
         if gpu.memory_total is not None and gpu.memory_used is not None:
             memory = f", {gpu.memory_used >> 20} of {gpu.memory_total >> 20} MiB in use"
-        yield f"GPU {gpu.index}: {printable(gpu.name or '?')}{memory}"
+        capability = f", compute capability {printable(gpu.capability)}" if gpu.capability else ""
+        split = ", split into instances (MIG)" if gpu.mig else ""
+        yield f"GPU {gpu.index}: {printable(gpu.name or '?')}{capability}{split}{memory}"
+
+
+def _software(software: Software | None) -> Iterator[str]:
+    if not software:
+        return
+    if software.torch:
+        built = f", built for CUDA {printable(software.torch.cuda)}" if software.torch.cuda else ""
+        built = f", built for ROCm {printable(software.torch.hip)}" if software.torch.hip else built
+        python = f", Python {printable(software.python)}" if software.python else ""
+        yield f"torch {printable(software.torch.version)}{built}{python}"
+    if software.packages:
+        yield f"{len(software.packages)} packages in {printable(', '.join(software.site_packages) or '?')}"
+    for pin in software.pins:
+        if pin.installed != pin.version:
+            there = f"{printable(pin.installed)} is installed" if pin.installed else "it is not installed"
+            yield f"{printable(pin.by)} wants {printable(pin.package)} {printable(pin.version)}; {there}"
+    for file in software.broken:
+        yield f"{printable(file.path)} of {printable(file.package)}: {printable(file.how)}"
+    for lack in software.missing:
+        yield f"{printable(lack.path)} needs {lack.count} names that torch does not export"
 
 
 def _libraries(libraries: Sequence[Library]) -> Iterator[str]:
@@ -169,7 +193,10 @@ def _libraries(libraries: Sequence[Library]) -> Iterator[str]:
         package = " ".join(printable(word) for word in (library.package, library.version) if word) or "version unknown"
         how = f" (by {printable(library.how)})" if library.how else ""
         copies = f", one of {library.copies} copies" if library.copies and library.copies > 1 else ""
-        yield f"{printable(library.kind)}: {package}{how}{copies}, {printable(library.path)}"
+        pinned = library.pin is not None and library.pin != library.version
+        wanted = f", {printable(library.pinned_by or 'torch')} wants {printable(library.pin or '')}" if pinned else ""
+        drifted = f", {printable(library.drifted)}" if library.drifted else ""
+        yield f"{printable(library.kind)}: {package}{how}{copies}{wanted}{drifted}, {printable(library.path)}"
 
 
 def _modules(modules: Sequence[Module]) -> Iterator[str]:
