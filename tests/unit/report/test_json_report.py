@@ -26,6 +26,7 @@ def test_the_members_of_the_schema(diagnosis: Diagnosis) -> None:
         "remedies",
         "gaps",
         "timeline",
+        "changes",
     }
     assert report["verdict"]["confidence"] == "likely"
     assert report["verdict"]["why"][0]["for"][0]["source"] == "crash"
