@@ -110,6 +110,8 @@ void ftf_inventory_tick(void)
     }
 }
 
+bool ftf_inventory_started(void) { return started_ns != 0; }
+
 void ftf_inventory_forget(void)
 {
     child = 0;

@@ -8,5 +8,7 @@
    its answer, never waits. */
 void ftf_inventory_tick(void);
 void ftf_inventory_forget(void);
+/* Was the process ever started? */
+bool ftf_inventory_started(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include "ftf_frames.h"
 #include "ftf_hook.h"
 #include "ftf_install.h"
+#include "ftf_ledger.h"
 #include "ftf_ownership.h"
 #include "ftf_recorder.h"
 #include "ftf_ring_write.h"
@@ -183,6 +184,30 @@ static PyObject *native_come_back(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     ftf_recorder_come_back();
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_configure_ledger(PyObject *self, PyObject *args)
+{
+    const char *path, *line;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "yy", &path, &line))
+        return 0;
+    int result = ftf_ledger_configure(path, line);
+    if (result != 0) {
+        errno = -result;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_end_ledger(PyObject *self, PyObject *args)
+{
+    int code;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &code))
+        return 0;
+    ftf_ledger_end(code);
     Py_RETURN_NONE;
 }
 
@@ -440,6 +465,8 @@ static PyMethodDef methods[] = {
     {"duplicate", native_duplicate, METH_VARARGS, 0},
     {"leave", native_leave, METH_VARARGS, 0},
     {"come_back", native_come_back, METH_NOARGS, 0},
+    {"configure_ledger", native_configure_ledger, METH_VARARGS, 0},
+    {"end_ledger", native_end_ledger, METH_VARARGS, 0},
     {"set_python_dumper", native_set_python_dumper, METH_VARARGS, 0},
     {"set_faulthandler_fd", native_set_faulthandler_fd, METH_VARARGS, 0},
     {"set_python_state", native_set_python_state, METH_VARARGS, 0},

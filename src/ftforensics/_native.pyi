@@ -59,6 +59,13 @@ def leave(how: str) -> None:
 def come_back() -> None:
     """It did not become another program: the ring gets its file again."""
 
+def configure_ledger(path: bytes, line: bytes) -> None:
+    """Where the end of this process is written to at exit(3), b"" for nowhere; line: the JSON object up to the value of
+    "at". Raises OSError."""
+
+def end_ledger(code: int) -> None:
+    """Write it now: the process leaves with this code, without exit handlers."""
+
 def uninstall() -> None: ...
 def is_installed() -> bool: ...
 def record_path() -> bytes | None:

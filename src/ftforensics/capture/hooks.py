@@ -38,11 +38,11 @@ class Hooks:
         native: ModuleType,
         settings: spawn.Settings,
         dumper: Dumper | None,
-        leaving: Callable[[str], None],
+        leaving: Callable[[str, object], None],
         staying: Callable[[], None],
     ) -> None:
-        """leaving: called with "exit" or "exec" when the process ends, or becomes another program, without running exit
-        handlers; staying: when it did not become one."""
+        """leaving: called with "exit" or "exec", and the call's first argument, when the process ends, or becomes another
+        program, without running exit handlers; staying: when it did not become one."""
         self._native = native
         self._watch = Watch(native)
         self._patches: list[Patch] = []
@@ -142,16 +142,16 @@ def _disable(original: Callable[..., Any], native: ModuleType) -> Callable[..., 
     return _dressed(disable, original)
 
 
-def _around_leaving(name: str, how: str, leaving: Callable[[str], None], staying: Callable[[], None]) -> Patch:
+def _around_leaving(name: str, how: str, leaving: Callable[[str, object], None], staying: Callable[[], None]) -> Patch:
     original = getattr(os, name)
     return Patch(os, name, lambda: _last_call(original, how, leaving, staying))
 
 
 def _last_call(
-    original: Callable[..., Any], how: str, leaving: Callable[[str], None], staying: Callable[[], None]
+    original: Callable[..., Any], how: str, leaving: Callable[[str, object], None], staying: Callable[[], None]
 ) -> Callable[..., Any]:
     def last_call(*args: Any, **kwargs: Any) -> Any:
-        leaving(how)
+        leaving(how, args[0] if args else kwargs.get("status"))
         try:
             return original(*args, **kwargs)
         finally:

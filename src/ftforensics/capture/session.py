@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 
-from ftforensics.capture import cgroup, environment, folder, identity, marks, procfs, recorder, reporter
+from ftforensics.capture import cgroup, environment, folder, identity, ledger, marks, procfs, recorder, reporter
 from ftforensics.capture.dumper import Dumper
 from ftforensics.capture.hooks import ForkHooks, Hooks
 from ftforensics.capture.spawn import Settings
@@ -87,6 +87,7 @@ def uninstall() -> None:
     marks.attach(None)
     session.hooks.remove()
     try:
+        session.native.configure_ledger(b"", b"")
         session.native.uninstall()
     except Exception as error:
         _warn(f"uninstall: {_reason(error)}")
@@ -158,12 +159,13 @@ def _configure(native: Any, opened: folder.Folder, wanted: str | None, helper: s
                 folder.stem(environ, os.uname().nodename).encode(),
                 members,
                 reporter.command("crash-reporter") if helper == "auto" else [],
-                environment.reporter_environment(environ),
+                environment.reporter_environment(environ) + ledger.variables_for_children(environ, opened.path),
                 reporter.command("inventory") if helper == "auto" else [],
                 cgroup.memory_files(lines),
                 raw_stack,
             )
             recorder.configure(native, environ, lines, opened.removable)
+            ledger.configure(native, environ, helper)
             break
         except FileNotFoundError:
             if attempt == _TRIES - 1:
@@ -194,8 +196,10 @@ def _at_exit() -> None:
     session.folder.remove_if_empty()  # with a ring in it it goes at exit(3) too
 
 
-def _leave_nothing(how: str) -> None:
+def _leave_nothing(how: str, code: object) -> None:
     if _session is not None:
+        if how == "exit" and isinstance(code, int):
+            _session.native.end_ledger(code & 0xFF)
         _session.hooks.ended.leave()
         _session.native.leave(how)
         _session.folder.remove_if_empty()

@@ -67,7 +67,8 @@ class Begun(msgspec.Struct, frozen=True, tag="begun", tag_field="type"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended", tag_field="type"):
-    """how: "ok", "signal", "code"; cause: of the verdict, when somebody asked."""
+    """how: "ok", "signal", "code"; cause: of the verdict, when somebody asked. host: whose run it was, for state
+    directories that several machines share."""
 
     run: str
     at: float
@@ -75,6 +76,15 @@ class Ended(msgspec.Struct, frozen=True, tag="ended", tag_field="type"):
     signal: int | None = None
     code: int | None = None
     cause: str | None = None
+    host: str | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What `ftforensics env snapshot` writes: one fingerprint, taken now."""
+
+    at: float
+    fingerprint: Fingerprint
+    schema: str = "ftforensics.snapshot/1"
 
 
 class LedgerRun(msgspec.Struct, frozen=True):
