@@ -41,8 +41,8 @@ class Hooks:
         leaving: Callable[[str, object], None],
         staying: Callable[[], None],
     ) -> None:
-        """leaving: called with "exit" or "exec", and the call's first argument, when the process ends, or becomes another
-        program, without running exit handlers; staying: when it did not become one."""
+        """leaving: called when the process ends ("exit", with the code) or becomes another program ("exec") without
+        running exit handlers; staying: when it did not become one."""
         self._native = native
         self._watch = Watch(native)
         self._patches: list[Patch] = []

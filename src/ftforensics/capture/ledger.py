@@ -7,9 +7,7 @@ that only compaction excludes. A line that a full disk cut short costs itself: t
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 
 from ftforensics.capture import environment, spawn
 from ftforensics.capture.folder import run_id
@@ -34,6 +32,7 @@ _UNDER_RUN = "FTFORENSICS_RUN"
 # Seconds that a job has to last to be written down: then the extension starts the inventory (csrc/ftf_inventory.c).
 LEAST = 2.0
 
+SHARED, EXCLUSIVE = 1, 2  # LOCK_SH and LOCK_EX of <sys/file.h>: fcntl is not loaded inside the job
 _OFF = ("0", "off", "no", "false")
 _TRIES = 20
 _PAUSE = 0.005  # seconds
@@ -83,6 +82,8 @@ def variables_for_children(environ: Mapping[str, str], run_folder: str) -> list[
 
 def ended_line(run: str, how: str, *, signal: int | None = None, code: int | None = None) -> bytes:
     """how: "ok", "signal" or "code"."""
+    import time
+
     more: dict[str, Value] = {"how": how}
     if signal is not None:
         more["signal"] = signal
@@ -106,7 +107,7 @@ def append(path: str, line: bytes, *, make: bool = False) -> int:
     """
     if make:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    fd = open_locked(path, fcntl.LOCK_SH, make=make)
+    fd = open_locked(path, SHARED, make=make)
     try:
         end = os.lseek(fd, 0, os.SEEK_END)
         torn = end > 0 and os.pread(fd, 1, end - 1) != b"\n"
@@ -119,6 +120,8 @@ def append(path: str, line: bytes, *, make: bool = False) -> int:
 def open_locked(path: str, lock: int, *, make: bool = False) -> int:
     """A descriptor for reading and appending with that lock on it. Compaction puts another file in the name's place: a
     lock on one that has lost its name protects nothing, so it is opened anew. Raises OSError."""
+    import time
+
     flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if make else 0)
     for _ in range(_TRIES):
         fd = os.open(path, flags, 0o600)
@@ -139,6 +142,8 @@ def open_locked(path: str, lock: int, *, make: bool = False) -> int:
 
 
 def _locked(fd: int, lock: int) -> bool:
+    import fcntl
+
     try:
         fcntl.flock(fd, lock | fcntl.LOCK_NB)
     except BlockingIOError:
