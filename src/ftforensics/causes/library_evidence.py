@@ -1,0 +1,163 @@
+"""What a stack, an environment and a log say about libraries: questions that the causes of the library set share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+
+from ftforensics.causes.ending import FAULTS, line_cite, signal_of
+from ftforensics.causes.library_set import is_cuda_or_torch, variant_of
+from ftforensics.causes.stack import frame_text, places
+from ftforensics.facts.choose import install_command
+from ftforensics.facts.torch import Wheel, find_wheel
+from ftforensics.model.basics import Cite, Gap
+from ftforensics.model.case import Crash
+from ftforensics.model.crash import Library
+from ftforensics.model.death import Death
+from ftforensics.model.diagnosis import Confidence, Frame, Remedy
+from ftforensics.model.launcher import StackText
+from ftforensics.model.mechanism import Mechanism
+from ftforensics.model.software import TorchBuild
+
+# Ends that another thing than wrong code explains: somebody's signal, a file, the hardware.
+_FOREIGN = (
+    Mechanism.SENT_BY_PROCESS, Mechanism.KILLED, Mechanism.BUS_TRUNCATED_FILE, Mechanism.BUS_SHM_FULL,
+    Mechanism.BUS_HARDWARE,
+)  # fmt: skip
+# Ends that say themselves what went wrong; a library set explains one only when the stack leads into it.
+_TOLD = (
+    Mechanism.STACK_OVERFLOW, Mechanism.INTEGER_DIVISION, Mechanism.ABORT_CXX_EXCEPTION, Mechanism.ABORT_HEAP,
+    Mechanism.ABORT_ASSERT, Mechanism.ABORT_OTHER,
+)  # fmt: skip
+_DEPTH = 64  # frames; what stands further out set the work going, long before
+
+
+def own_fault(crash: Crash) -> bool:
+    """Did the process's own code end it, as far as the record says?"""
+    return crash.record.signal is not None and crash.reading.mechanism not in _FOREIGN
+
+
+def is_bad_pointer(crash: Crash) -> bool:
+    """A fault of memory access or execution that does not say itself where it comes from."""
+    return own_fault(crash) and crash.reading.mechanism not in _TOLD and signal_name_of(crash) != "SIGABRT"
+
+
+def signal_name_of(crash: Crash) -> str:
+    return (crash.record.signal.name if crash.record.signal else None) or "A crash"
+
+
+def frames(crash: Crash) -> list[tuple[int, Frame]]:
+    """Frames that are no guesses, with their place in the stack."""
+    return [(index, one) for index, one in enumerate(crash.native[:_DEPTH]) if one.trust != "scan" and one.library]
+
+
+def find_frame(crash: Crash, fits: Callable[[Frame], bool]) -> Cite | None:
+    """The innermost frame that fits."""
+    for index, frame in frames(crash):
+        if fits(frame):
+            return Cite("crash", f"native.frames[{index}]", frame_text(frame))
+    return None
+
+
+def frame_in(crash: Crash, paths: Iterable[str]) -> Cite | None:
+    wanted = set(paths)
+    return find_frame(crash, lambda frame: frame.library in wanted)
+
+
+def cuda_frame(crash: Crash) -> Cite | None:
+    """The innermost frame in a library of CUDA's or torch's."""
+    return find_frame(crash, lambda frame: is_cuda_or_torch(frame.library or ""))
+
+
+def not_in_the_stack(crash: Crash, what: str) -> list[Cite]:
+    """What speaks against a library: the stack is known and leads elsewhere."""
+    if not frames(crash):
+        return []
+    return [Cite("crash", "native.frames", f"no frame of the stack lies in {what}")]
+
+
+def no_stack(crash: Crash) -> list[Gap]:
+    if frames(crash):
+        return []
+    return [Gap("crash", "whether the stack leads into one of them: no frame of it is known")]
+
+
+def where(crash: Crash) -> list[Cite]:
+    return [*crash.reading.supports, *places(crash)]
+
+
+def mapped(crash: Crash) -> list[str]:
+    paths = [one.path for one in crash.record.modules or []]
+    return paths or [one.path for one in crash.record.libraries or []]
+
+
+def variable(crash: Crash, name: str) -> tuple[str | None, list[Cite]]:
+    """An environment variable's value and its cite; (None, []) when it was not set or is not in the record."""
+    for one in crash.record.job.environment if crash.record.job else []:
+        if one.name == name and one.value:
+            return one.value, [Cite("crash", "job.environment", f"{name}={one.value[:300]}")]
+    return None, []
+
+
+def short_place(path: str) -> str:
+    """A folder for a sentence: ".../site-packages/nvidia/cudnn/lib"."""
+    for packages in ("/site-packages/", "/dist-packages/"):
+        if packages in path:
+            return f"...{packages}{path.rpartition(packages)[2]}"
+    return path
+
+
+def library_cite(library: Library) -> Cite:
+    said = [part for part in (library.kind, library.version) if part]
+    whose = library.package or (f"a copy of {library.vendored_by}'s" if library.vendored_by else None)
+    about = [
+        part for part in (whose, library.origin, f"built for CUDA {library.cuda}" if library.cuda else None) if part
+    ]
+    return Cite("libraries", library.path, " ".join(said) + (f" ({', '.join(about)})" if about else ""))
+
+
+def torch_wheel(torch: TorchBuild | None) -> Wheel | None:
+    """The published wheel that this torch is, where it is one."""
+    if torch is None or torch.origin not in (None, "wheel"):
+        return None
+    return find_wheel(torch.version.partition("+")[0], variant_of(torch))
+
+
+def reinstall(package: str, version: str) -> str:
+    return f"pip install --force-reinstall --no-deps {shlex.quote(f'{package}=={version}')}"
+
+
+def reinstall_torch(torch: TorchBuild | None) -> Remedy | None:
+    """torch anew with everything that belongs to it, from the index that it came from."""
+    wheel = torch_wheel(torch)
+    if wheel is None:
+        return None
+    command = install_command(wheel).replace("pip install", "pip install --force-reinstall", 1)
+    return Remedy("Install torch again, with the libraries and companions that belong to it", command)
+
+
+def unset(name: str = "LD_LIBRARY_PATH") -> Remedy:
+    return Remedy(f"Start the job without {name}: a CUDA wheel finds its libraries by itself", f"unset {name}")
+
+
+def software_texts(death: Death, *kinds: str) -> list[StackText]:
+    """What the log says about the software, of a process that ended through its own fault."""
+    number = signal_of(death)
+    if death.alive or (number is not None and number not in FAULTS) or (number is None and death.code == 0):
+        return []
+    return [one for one in death.stack_texts if one.kind in kinds]
+
+
+def ended_by_exception(death: Death, text: StackText) -> bool:
+    """Is this text the end's own? An exception that was caught leaves the same words in a log, and the job goes on."""
+    if signal_of(death) is not None:
+        return False
+    return not death.exceptions or text.line.number >= death.exceptions[-1].line.number
+
+
+def text_cites(death: Death, texts: Iterable[StackText]) -> list[Cite]:
+    return [*(line_cite(one.line) for one in texts), *death.ending]
+
+
+def likely_if(sure: object) -> Confidence:
+    return Confidence.LIKELY if sure else Confidence.POSSIBLE
