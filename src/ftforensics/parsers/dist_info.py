@@ -27,6 +27,7 @@ class CondaPackage(msgspec.Struct, frozen=True):
 # RECORD is CSV, but a name with a comma or quote in it is never a shared library's; a line-wise scan of torch's 2 MB
 # takes 10 ms, the csv module ten times that.
 _SHARED_OBJECT = re.compile(r"^([^,\n\"]*\.so(?:\.[^,\n/\"]*)?),([^,\n]*),(\d*)\r?$", re.MULTILINE)
+_EGG = re.compile(r"^([A-Za-z0-9][\w.]*?)-([^-/]+)(?:-py\d[\d.]*)?\.egg-info$")
 
 
 def name_and_version(folder: str) -> tuple[str, str] | None:
@@ -36,6 +37,21 @@ def name_and_version(folder: str) -> tuple[str, str] | None:
     if suffix != "dist-info" or not name or not version:
         return None
     return normalized(name), version
+
+
+def egg_name_and_version(name: str) -> tuple[str, str] | None:
+    """("numpy", "1.26.4") of "numpy-1.26.4-py3.11.egg-info" or "numpy-1.26.4.egg-info", as setuptools, Debian and conda
+    recipes leave them; None for a checkout's "torch.egg-info", which says no version."""
+    found = _EGG.match(name)
+    return (normalized(found[1]), found[2]) if found else None
+
+
+def conda_name_and_version(name: str) -> tuple[str, str] | None:
+    """("pytorch-cuda", "12.1") of "pytorch-cuda-12.1-ha16c6d3_6.json": the build stands last and has no dash."""
+    parts = name.removesuffix(".json").rsplit("-", 2)
+    if not name.endswith(".json") or len(parts) != 3 or not all(parts):
+        return None
+    return normalized(parts[0]), parts[1]
 
 
 def normalized(name: str) -> str:

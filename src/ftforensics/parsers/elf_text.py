@@ -1,7 +1,7 @@
-"""What a shared library says about itself: NCCL's text, nvJitLink's exported names, torch's version.py.
+"""What a shared library says about itself: NCCL's text, nvJitLink's exported names, NVRTC's neighbour.
 
-Measured on nvidia-nccl-cu12 2.27.5, nvidia-nvjitlink-cu12 12.8.93 and torch 2.13.0. libcudart and libcudnn hold no such
-text; numbers that look like versions in libcudnn's parts belong to other things, so no general search is done.
+Measured on nvidia-nccl-cu12 2.27.5 and nvidia-nvjitlink-cu12 12.8.93. libcudart and libcudnn hold no such text; numbers
+that look like versions in libcudnn's parts belong to other things, so no general search is done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ NCCL_ANCHOR = b"NCCL version "
 _NCCL = re.compile(rb"NCCL version (\d+\.\d+(?:\.\d+)?(?:\+cuda\d+\.\d+)?)[\x00\n ]")
 _NVJITLINK = re.compile(r"^_{0,2}nvJitLinkComplete_(\d+)_(\d+)$")
 _BUILTINS = re.compile(r"^libnvrtc-builtins\.so\.(\d+\.\d+)")
-_TORCH = re.compile(r"^__version__\s*(?::\s*str\s*)?=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 
 
 def nccl_version(excerpt: bytes) -> str | None:
@@ -35,9 +34,3 @@ def nvrtc_version(neighbours: Iterable[str]) -> str | None:
     """
     versions = {m[1] for name in neighbours if (m := _BUILTINS.match(name))}
     return versions.pop() if len(versions) == 1 else None
-
-
-def torch_version(text: str) -> str | None:
-    """`__version__` in torch/version.py, read as text: importing torch may be what crashes."""
-    found = _TORCH.search(text)
-    return found[1] if found else None

@@ -14,9 +14,15 @@ _STEMS = (
     r"|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm"
     r"|torch(?:_[a-z_]+)?|c10(?:_[a-z_]+)?|shm"
     r"|gomp|omp|iomp5|stdc\+\+"
+    r"|tbb(?:malloc)?(?:_proxy)?|tbbbind(?:_[0-9_]+)?|mkl_[a-z0-9_]+"
+    r"|onnxruntime(?:_[a-z_]+)?|decord|tensorflow_(?:framework|cc)|arrow(?:_[a-z_]+)?|protobuf"
+    r"|nvinfer(?:_[a-z_]+)?|opencv_[a-z0-9]+"
 )
 _KNOWN = re.compile(rf"^(lib(?:{_STEMS}))(?:-[0-9a-f]{{8}})?\.so(?:\.([0-9.]+))?$")
 _EXTENSION = re.compile(r"\.(?:cpython-\d+[a-z]*(?:-[\w.-]+)?|abi3)\.so$")
+# Bindings that carry the name of a library.
+_BINDINGS = re.compile(r"^lib(?:torchvision|torchaudio|torchtext|bitsandbytes)[a-z0-9_]*\.so$")
+_DRIVER = frozenset(("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm"))
 _TORCH = re.compile(r"^lib(?:torch|c10)(?:_|$)|^libshm$")
 
 
@@ -34,7 +40,9 @@ def kind_of(path: str) -> str | None:
     if _EXTENSION.search(name) or "/torch_extensions/" in path:
         return "extension"
     in_packages = "/site-packages/" in path or "/dist-packages/" in path
-    return "extension" if in_packages and name.endswith(".so") and not name.startswith("lib") else None
+    if not in_packages or not name.endswith(".so"):
+        return None
+    return "extension" if not name.startswith("lib") or _BINDINGS.match(name) else None
 
 
 def version_of(path: str) -> str | None:
@@ -43,6 +51,11 @@ def version_of(path: str) -> str | None:
     known = _KNOWN.match(path.rpartition("/")[2])
     version = known[2] if known else None
     return version if version and "." in version else None
+
+
+def is_driver(kind: str) -> bool:
+    """Does this library come with the driver, and must be of its version?"""
+    return kind in _DRIVER
 
 
 def is_torch(kind: str) -> bool:

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import mmap
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -19,13 +20,29 @@ import msgspec
 
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.crash import Library
+from ftforensics.model.software import Software
 from ftforensics.parsers import dist_info, elf_text, library_name, nvidia_version
+from ftforensics.parsers.torch_version import TorchVersion, torch_version
 from ftforensics.sources.installed_packages import Claim, InstalledPackages
 from ftforensics.symbols.elf import Elf, ElfError, read_elf
 
 _TEXT_LIMIT = 64 << 10  # bytes of torch/version.py
 _EXPORT_NAMES_LIMIT = 8 << 20  # bytes of .dynstr
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
+# NVIDIA's packages put it into /usr/local/cuda-12.8/compat, conda's cuda-compat into PREFIX/cuda-compat.
+_COMPAT = re.compile(r"/(?:cuda-)?compat(?:-[\d-]+)?/")
+# The wheels that bring a library which is not NVIDIA's, under their own version.
+_BROUGHT_BY = (
+    (("libmkl_",), ("mkl", "mkl-include")),
+    (("libtbb",), ("tbb", "tbb4py")),
+    (("libiomp5",), ("intel-openmp",)),
+    (("libonnxruntime",), ("onnxruntime", "onnxruntime-gpu", "onnxruntime-training")),
+    (("libdecord",), ("decord", "eva-decord")),
+    (("libtensorflow_",), ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tf-nightly")),
+    (("libarrow",), ("pyarrow",)),
+    (("libnvinfer",), ("tensorrt", "tensorrt-libs", "tensorrt-cu11-libs", "tensorrt-cu12-libs", "tensorrt-cu13-libs")),
+)
+_WHEEL_CUDA = re.compile(r"-cu(\d+)$")
 
 
 class Mapped(msgspec.Struct, frozen=True):
@@ -42,21 +59,50 @@ class _OnDisk(msgspec.Struct, frozen=True):
 
 
 def loaded_libraries(
-    mapped: Iterable[Mapped], host: Host, *, hash_files: bool = False, packages: InstalledPackages | None = None
+    mapped: Iterable[Mapped],
+    host: Host,
+    *,
+    hash_files: bool = False,
+    packages: InstalledPackages | None = None,
+    search_path: str | None = None,
 ) -> list[Library]:
     """One Library for each mapped file of interest, in the order given.
 
     hash_files: compare contents with RECORD's sha256 too, not only sizes (reads every byte: seconds for a CUDA stack).
+    search_path: the process's LD_LIBRARY_PATH, as it was when it was started.
     """
     packages = packages or InstalledPackages(host)
     wanted = [(file, kind) for file in _once(mapped) if (kind := library_name.kind_of(file.path))]
     copies = Counter(kind for _, kind in wanted)
+    entries = _entries(search_path, host)
     found = []
     for file, kind in wanted:
         library = _examine(file, kind, host, packages, hash_files)
-        found.append(msgspec.structs.replace(library, copies=None if kind == "extension" else copies[kind]))
+        found.append(
+            msgspec.structs.replace(
+                library,
+                copies=None if kind == "extension" else copies[kind],
+                cuda=_cuda(library, host),
+                searched=_searched(file.path, kind, entries, host),
+            )
+        )
     packages.save()
     return found
+
+
+def with_pins(libraries: Iterable[Library], software: Software | None) -> list[Library]:
+    """The same with what the installed torch demands of each library's package."""
+    pins = {
+        pin.package: pin
+        for pin in (software.pins if software else [])
+        if pin.by.startswith(("torch ", "pytorch ")) and pin.package != "torch"
+    }
+    return [
+        msgspec.structs.replace(library, pin=pin.version, pinned_by=pin.by)
+        if library.package and (pin := pins.get(library.package))
+        else library
+        for library in libraries
+    ]
 
 
 def _once(mapped: Iterable[Mapped]) -> list[Mapped]:
@@ -70,7 +116,7 @@ def _examine(file: Mapped, kind: str, host: Host, packages: InstalledPackages, h
     library = Library(
         path=file.path,
         kind=kind,
-        origin=_origin(file.path, claims, packages),
+        origin=_origin(file.path, kind, claims, packages),
         build_id=file.build_id or (disk.elf.build_id if disk and disk.elf and not file.deleted else None),
     )
     gone = _replaced(file, disk)
@@ -160,7 +206,8 @@ def _owns(claim: Claim, kind: str) -> bool:
         return package.startswith(("torch", "pytorch", "libtorch"))
     if claim.kind == "conda":
         return not package.startswith(("torch", "pytorch", "libtorch"))
-    return package.startswith(("nvidia-", "cuda-")) or (package, kind) == ("intel-openmp", "libiomp5")
+    brought = [packages for stems, packages in _BROUGHT_BY if kind.startswith(stems)]
+    return package in brought[0] if brought else package.startswith(("nvidia-", "cuda-"))
 
 
 def _by_itself(path: str, kind: str, disk: _OnDisk, host: Host) -> tuple[str | None, str | None]:
@@ -168,12 +215,8 @@ def _by_itself(path: str, kind: str, disk: _OnDisk, host: Host) -> tuple[str | N
     folder = os.path.dirname(path)
     version: str | None = None
     if library_name.is_torch(kind):
-        try:
-            text = host.read_text(f"{os.path.dirname(folder)}/version.py", _TEXT_LIMIT)
-        except Refusal:
-            text = ""
-        if version := elf_text.torch_version(text):
-            return version, "version.py"
+        if torch := _torch_version(path, host):
+            return torch.version, "version.py"
     elif kind == "libnvJitLink":
         if version := elf_text.nvjitlink_version(_exported(path, disk, host)):
             return version, "symbol"
@@ -191,9 +234,72 @@ def _by_itself(path: str, kind: str, disk: _OnDisk, host: Host) -> tuple[str | N
     return version, "file-name" if version else None
 
 
+def _torch_version(path: str, host: Host) -> TorchVersion | None:
+    """Of the version.py in the package whose lib folder holds the library."""
+    try:
+        return torch_version(host.read_text(f"{os.path.dirname(os.path.dirname(path))}/version.py", _TEXT_LIMIT))
+    except Refusal:
+        return None
+
+
+def _cuda(library: Library, host: Host) -> str | None:
+    """The CUDA version that it was built for, where something says so. Not for a file that is another one by now."""
+    if library_name.is_torch(library.kind):
+        torch = None if library.drifted else _torch_version(library.path, host)
+        return torch.cuda if torch else None
+    if library.kind == "libnccl":
+        # The wheel's name says 12; NCCL says itself which minor version. It need not be torch's: 12.9 in a cu128 stack.
+        text = library.version if library.how == "text" else None
+        if text is None and library.drifted is None:
+            text = _nccl_text(library.path, _on_disk(library.path, host), host)
+        return (text or "").partition("+cuda")[2] or None
+    if library.kind == "libcudart" and library.version:
+        return ".".join(library.version.split(".")[:2])
+    named = _WHEEL_CUDA.search(library.package or "")
+    return named[1] if named else None
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """One folder of an LD_LIBRARY_PATH. written: as it stands there; real: with links followed."""
+
+    written: str
+    real: str
+    names: list[str]
+
+
+def _entries(search_path: str | None, host: Host) -> list[_Entry]:
+    """The absolute ones (man ld.so: ":" or ";" between). A relative one is relative to wherever the process stood,
+    which is not known."""
+    found = []
+    for entry in re.split("[:;]", search_path or ""):
+        if entry.startswith("/"):
+            try:
+                real = host.real_path(entry)
+                found.append(_Entry(entry, real, host.names(real)))
+            except Refusal:
+                continue
+    return found
+
+
+def _searched(path: str, kind: str, entries: list[_Entry], host: Host) -> str | None:
+    """The first entry in which the loader finds this file: in it, in its glibc-hwcaps, or by a link in it."""
+    folder = os.path.dirname(path)
+    for entry in entries:
+        if folder == entry.real or folder.startswith(f"{entry.real}/glibc-hwcaps/"):
+            return entry.written
+        if kind == "extension":  # found by Python, never by its SONAME
+            continue
+        for name in entry.names:
+            try:
+                if name.startswith(f"{kind}.so") and host.real_path(f"{entry.real}/{name}") == path:
+                    return entry.written
+            except Refusal:
+                continue
+    return None
+
+
 def _name_version(path: str, kind: str) -> str | None:
-    driver_part = kind in ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm")
-    return nvidia_version.file_version(path) if driver_part else library_name.version_of(path)
+    return nvidia_version.file_version(path) if library_name.is_driver(kind) else library_name.version_of(path)
 
 
 def _exported(path: str, disk: _OnDisk, host: Host) -> list[str]:
@@ -208,10 +314,10 @@ def _exported(path: str, disk: _OnDisk, host: Host) -> list[str]:
     return names.decode("utf-8", "replace").split("\0")
 
 
-def _nccl_text(path: str, disk: _OnDisk, host: Host) -> str | None:
+def _nccl_text(path: str, disk: _OnDisk | None, host: Host) -> str | None:
     """The text lies in .rodata, a few MB; the rest of the 430 MB file is device code and not read."""
-    section = disk.elf.section(".rodata") if disk.elf else None
-    if section is None or section.offset + section.size > disk.size:
+    section = disk.elf.section(".rodata") if disk and disk.elf else None
+    if disk is None or section is None or section.offset + section.size > disk.size:
         return None
     try:
         with host.open(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -226,7 +332,12 @@ def _nccl_text(path: str, disk: _OnDisk, host: Host) -> str | None:
     return None
 
 
-def _origin(path: str, claims: list[Claim], packages: InstalledPackages) -> str:
+def _origin(path: str, kind: str, claims: list[Claim], packages: InstalledPackages) -> str:
+    """Where a libcuda comes from decides what it can do, so that a package that brings a stub does not hide it."""
+    if "/stubs/" in path and kind != "extension":
+        return "stubs"
+    if library_name.is_driver(kind) and _COMPAT.search(path):
+        return "compat"
     if claims:
         return claims[0].kind
     if packages.conda_prefix(path):

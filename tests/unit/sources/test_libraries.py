@@ -13,7 +13,8 @@ import pytest
 
 from ftforensics.host.host import Host
 from ftforensics.model.crash import Library
-from ftforensics.sources.libraries import Mapped, loaded_libraries
+from ftforensics.model.software import Pin, Software
+from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
 
 SITE = "/v/lib/python3.11/site-packages"
 
@@ -43,9 +44,9 @@ class Machine:
             rows.append(f"{relative},sha256={digest},{len(content)}\n")
         (folder / "RECORD").write_text("".join(rows))
 
-    def read(self, *mapped: str | Mapped, hash_files: bool = False) -> list[Library]:
+    def read(self, *mapped: str | Mapped, hash_files: bool = False, search_path: str | None = None) -> list[Library]:
         files = [Mapped(file) if isinstance(file, str) else file for file in mapped]
-        return loaded_libraries(files, Host(root=self.root), hash_files=hash_files)
+        return loaded_libraries(files, Host(root=self.root), hash_files=hash_files, search_path=search_path)
 
 
 @pytest.fixture
@@ -221,6 +222,104 @@ def test_driver_library(machine: Machine) -> None:
         "file-name",
         "system",
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "origin"),
+    [
+        ("/usr/local/cuda-12.8/compat/libcuda.so.570.124.06", "compat"),
+        ("/opt/conda/cuda-compat/libcuda.so.570.124.06", "compat"),
+        ("/usr/local/cuda-12.8/compat/libnvidia-ptxjitcompiler.so.570.124.06", "compat"),
+        ("/usr/local/cuda-12.8/targets/x86_64-linux/lib/stubs/libcuda.so", "stubs"),
+        ("/opt/compatible/libcuda.so.570.124.06", "system"),
+        ("/opt/compat/libgomp.so.1", "system"),
+    ],
+)
+def test_where_a_driver_library_comes_from(machine: Machine, path: str, origin: str) -> None:
+    (library,) = machine.read(machine.library(path))
+    assert library.origin == origin
+
+
+def test_a_stub_that_a_package_brings_is_still_one(machine: Machine) -> None:
+    path = machine.library(f"{SITE}/nvidia/cuda_runtime/lib/stubs/libcuda.so")
+    machine.wheel("nvidia_cuda_runtime_cu12", "12.8.90", path)
+    (library,) = machine.read(path)
+    assert (library.origin, library.package) == ("stubs", "nvidia-cuda-runtime-cu12")
+
+
+def test_the_entry_of_the_search_path_that_it_lies_in(machine: Machine) -> None:
+    real = machine.library("/usr/local/cuda-11.8/targets/x86_64-linux/lib/libcudart.so.11.8.89")
+    tuned = machine.library("/opt/a/glibc-hwcaps/x86-64-v3/libgomp.so.1")
+    linked = machine.library("/etc/alternatives/store/libcudnn.so.8.8.1")
+    wheel = machine.library(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9")
+    extension = machine.library(f"{SITE}/x/x.abi3.so")
+    (machine.root / "usr/local/cuda").symlink_to("/usr/local/cuda-11.8")
+    (machine.root / "usr/local/cuda-11.8/lib64").symlink_to("targets/x86_64-linux/lib")
+    (machine.root / "opt/links").mkdir()
+    (machine.root / "opt/links/libcudnn.so.8").symlink_to("/etc/alternatives/store/libcudnn.so.8.8.1")
+    path = ":lib:/gone;/usr/local/cuda/lib64:/opt/links:/opt/a:/usr/local/cuda-11.8/lib64"
+    found = machine.read(real, tuned, linked, wheel, extension, search_path=path)
+    assert [library.searched for library in found] == ["/usr/local/cuda/lib64", "/opt/a", "/opt/links", None, None]
+    assert {library.searched for library in machine.read(real, wheel)} == {None}
+
+
+def test_the_cuda_that_it_was_built_for(machine: Machine) -> None:
+    torch = machine.library(f"{SITE}/torch/lib/libtorch_cuda.so")
+    (machine.root / f"{SITE}/torch/version.py".lstrip("/")).write_text(
+        "__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n"
+    )
+    cudnn = machine.library(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9")
+    runtime = machine.library(f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12")
+    code = 'const char *version(void) { return "NCCL version 2.27.5+cuda12.9"; }'
+    nccl = machine.library(f"{SITE}/nvidia/nccl/lib/libnccl.so.2", code)
+    machine.wheel("torch", "2.9.1", torch)
+    machine.wheel("nvidia_cudnn_cu12", "9.10.2.21", cudnn)
+    machine.wheel("nvidia_cuda_runtime_cu12", "12.8.90", runtime)
+    machine.wheel("nvidia_nccl_cu12", "2.27.5", nccl)
+    gomp = machine.library("/usr/lib/libgomp.so.1")
+    assert [(one.version, one.cuda) for one in machine.read(torch, cudnn, runtime, nccl, gomp)] == [
+        ("2.9.1", "12.8"),
+        ("9.10.2.21", "12"),
+        ("12.8.90", "12.8"),
+        ("2.27.5", "12.9"),
+        (None, None),
+    ]
+    with open(machine.root / nccl.lstrip("/"), "ab") as file:
+        file.write(b"\0")
+    (library,) = machine.read(Mapped(nccl, build_id="00ff"))
+    assert library.drifted and library.cuda is None
+
+
+def test_libraries_that_are_not_nvidias_and_their_wheels(machine: Machine) -> None:
+    mkl = machine.library("/v/lib/libmkl_core.so.2")
+    tbb = machine.library("/v/lib/libtbb.so.12")
+    arrow = machine.library(f"{SITE}/pyarrow/libarrow.so.1700")
+    vendored = machine.library(f"{SITE}/nvidia/dali/libopencv_core.so.4")
+    machine.wheel("mkl", "2025.1.0", mkl)
+    machine.wheel("tbb", "2022.1.0", tbb)
+    machine.wheel("pyarrow", "17.0.0", arrow)
+    found = machine.read(mkl, tbb, arrow, vendored)
+    assert [(one.package, one.version) for one in found] == [
+        ("mkl", "2025.1.0"),
+        ("tbb", "2022.1.0"),
+        ("pyarrow", "17.0.0"),
+        (None, None),
+    ]
+
+
+def test_what_torch_demands_of_a_package() -> None:
+    cudnn = Library(path="/a", kind="libcudnn", package="nvidia-cudnn-cu12", version="9.13.0.50")
+    torch = Library(path="/b", kind="libtorch_cpu", package="torch", version="2.9.1")
+    stray = Library(path="/c", kind="libcudnn")
+    software = Software(
+        pins=[
+            Pin("nvidia-cudnn-cu12", "9.10.2.21", "torch 2.9.1", "9.13.0.50"),
+            Pin("torch", "2.8.0", "torchaudio 2.8.0", "2.9.1"),
+        ]
+    )
+    found = with_pins([cudnn, torch, stray], software)
+    assert [(one.pin, one.pinned_by) for one in found] == [("9.10.2.21", "torch 2.9.1"), (None, None), (None, None)]
+    assert with_pins([cudnn], None) == [cudnn]
 
 
 def test_the_second_look_up_reads_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
