@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
+
+from ftforensics.facts.tables import Table, read_table
 
 
 class CudaError(msgspec.Struct, frozen=True):
@@ -16,9 +20,18 @@ class CudaError(msgspec.Struct, frozen=True):
     source: str
 
 
+@cache
 def cuda_errors() -> tuple[CudaError, ...]:
-    raise NotImplementedError
+    return check_cuda_errors(read_table("cuda_errors"))
 
 
 def cuda_error(code: int) -> CudaError | None:
-    raise NotImplementedError
+    return next((error for error in cuda_errors() if error.code == code), None)
+
+
+def check_cuda_errors(table: Table) -> tuple[CudaError, ...]:
+    table.keyed("name")
+    return tuple(
+        CudaError(row.number("code"), row.text("name"), row.text("text"), row.text("cause"), row.text("source"))
+        for row in table.keyed("code")
+    )

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
+
+from ftforensics.facts.tables import Table, read_table
+
+BLAMES = ("application", "hardware", "driver", "either")
 
 
 class XidMeaning(msgspec.Struct, frozen=True):
@@ -18,8 +24,27 @@ class XidMeaning(msgspec.Struct, frozen=True):
 
 
 def xid_meaning(number: int) -> XidMeaning | None:
-    raise NotImplementedError
+    return next((meaning for meaning in xid_meanings() if meaning.number == number), None)
 
 
+@cache
 def xid_meanings() -> tuple[XidMeaning, ...]:
-    raise NotImplementedError
+    return check_xid_meanings(read_table("xid"))
+
+
+def check_xid_meanings(table: Table) -> tuple[XidMeaning, ...]:
+    found: list[XidMeaning] = []
+    for row in table.keyed("number"):
+        if row.text("blame") not in BLAMES:
+            row.refuse(f"blame must be one of {', '.join(BLAMES)}")
+        found.append(
+            XidMeaning(
+                row.number("number"),
+                row.text("title"),
+                row.text("blame"),
+                row.truth("ends"),
+                row.text("advice"),
+                row.text("source"),
+            )
+        )
+    return tuple(found)
