@@ -87,9 +87,14 @@ class StackText(msgspec.Struct, frozen=True):
     kind: "cuda-error" (code: CUDA's error number; version: the driver's level as torch printed it, 12010),
     "undefined-symbol" (library, symbol), "symbol-version" (library: who wants it, symbol: "GLIBCXX_3.4.32", file: where
     it is not), "library-missing" (library), "cudnn-versions" (wanted, found), "cudnn-parts" (library: a part that could
-    not be loaded or that does not fit), "built-for" (library "xformers", wanted: torch it was built for, found: torch
-    that is there), "openmp-twice" (libraries in `library` and `file`), "fork-after-cuda", "nccl-watchdog" (symbol: the
-    collective, seconds: its timeout), "driver-versions" (NVML: the driver's library and module differ)."""
+    not be loaded or that does not fit), "cudnn-status" (symbol: another status of cuDNN's), "built-for" (library
+    "xformers", wanted: torch it was built for, found: torch that is there), "openmp-twice" (libraries in `library` and
+    `file`), "fork-after-cuda", "nccl-watchdog" (symbol: the collective, seconds: its timeout), "driver-versions" (NVML:
+    the driver's library and module differ; found: the library's).
+
+    form: where it stood: "exception" (last line of a Python traceback, which also ends the process unless somebody
+    caught it), "what" (of an uncaught C++ exception), "warning" (a Python warning: the process went on), "line" (as the
+    library itself prints it). pid: of the writer, where its line says."""
 
     line: TextLine
     kind: str
@@ -102,6 +107,8 @@ class StackText(msgspec.Struct, frozen=True):
     found: str | None = None
     seconds: float | None = None
     rank: int | None = None
+    pid: int | None = None
+    form: str | None = None
 
 
 LauncherEvent = ProcessDied | SignalledBy | ProcessStarted | ExceptionSeen | NativeText | StackText

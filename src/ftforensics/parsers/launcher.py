@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from ftforensics.model.launcher import LauncherEvent, LauncherLog
+from ftforensics.model.launcher import ExceptionSeen, LauncherEvent, LauncherLog, NativeText
 from ftforensics.parsers.launcher_dataloader import DataLoaderReader
 from ftforensics.parsers.launcher_deepspeed import DeepspeedReader
 from ftforensics.parsers.launcher_line import LONGEST, LineReader, job_line, without_colours
@@ -23,6 +23,7 @@ from ftforensics.parsers.launcher_other import (
     SubprocessReader,
 )
 from ftforensics.parsers.launcher_python import PythonReader
+from ftforensics.parsers.launcher_stack import StackReader, in_exception, in_native
 from ftforensics.parsers.launcher_torchrun import TorchrunReader
 
 _PIECE = 1 << 20
@@ -63,6 +64,7 @@ class _Reading:
             ShellReader(),
             SubprocessReader(),
             PythonReader(),
+            StackReader(),
         ]
         self._opened: list[LineReader] = []  # those within something that spans lines
         self._shapes = _Shapes({anchor for reader in self._readers for anchor in reader.anchors})
@@ -96,6 +98,15 @@ class _Reading:
                 self._opened = [reader for reader in self._readers if reader.open]
 
     def _keep(self, event: LauncherEvent) -> None:
+        self._keep_one(event)
+        if isinstance(event, ExceptionSeen):
+            for text in in_exception(event):
+                self._keep_one(text)
+        elif isinstance(event, NativeText):
+            for text in in_native(event):
+                self._keep_one(text)
+
+    def _keep_one(self, event: LauncherEvent) -> None:
         launcher = getattr(event, "launcher", None)
         if launcher is not None and launcher not in self._launchers:
             self._launchers.append(launcher)
