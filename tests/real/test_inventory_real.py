@@ -16,33 +16,24 @@ from typing import Any
 import pytest
 
 from conditions import ROOT, needs_torch, needs_x86_64
+from wheels import CUDART, NCCL, NVJITLINK, Unpacked
 
-WHEELS = {
-    "old": "nvidia-cuda-runtime-cu12==12.1.105",
-    "new": "nvidia-cuda-runtime-cu12==12.8.90",
-    "linker": "nvidia-nvjitlink-cu12==12.8.93",
-}
-CUDART = "nvidia/cuda_runtime/lib/libcudart.so.12"
-NVJITLINK = "nvidia/nvjitlink/lib/libnvJitLink.so.12"
+OLD, NEW = "12.1.105", "12.8.90"
 LOAD = "import ctypes, sys; kept = [ctypes.CDLL(path) for path in sys.argv[1:]]; print('ready', flush=True); input()"
 RUN = "import sys; from ftforensics.cli import main; sys.exit(main(['inventory', *sys.argv[1:]]))"
 
 pytestmark = needs_x86_64
 
 
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Each of WHEELS in a folder of its own, as `pip install --target` leaves it."""
-    folder = tmp_path_factory.mktemp("wheels")
-    for name, requirement in WHEELS.items():
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder / name), requirement]
-        subprocess.run(pip, check=True, timeout=100)
-    return folder
-
-
 @contextmanager
-def process(*command: str) -> Iterator[int]:
-    child = subprocess.Popen([sys.executable, "-c", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def process(*command: str, **variables: str) -> Iterator[int]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},
+    )
     try:
         assert child.stdout and child.stdout.readline() == "ready\n"
         yield child.pid
@@ -58,7 +49,8 @@ def inventory(pid: int, cache: Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
     lines = done.stdout.splitlines(keepends=True)
-    assert [line[:9] for line in lines] == [b'"librarie', b'"driver":'] and all(line.endswith(b",\n") for line in lines)
+    assert [line.split(b":")[0] for line in lines] == [b'"libraries"', b'"software"', b'"driver"']
+    assert all(line.endswith(b",\n") for line in lines)
     members: dict[str, Any] = json.loads(b"{" + done.stdout + b'"end": null}')
     return members
 
@@ -67,8 +59,71 @@ def by_kind(members: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [library for library in members["libraries"] if library["kind"] == kind]
 
 
-def test_two_runtimes_in_one_process(wheels: Path, tmp_path: Path) -> None:
-    paths = [str(wheels / name / CUDART) for name in ("old", "new")]
+@pytest.fixture
+def torch_291(tmp_path: Path, nvidia_wheel: Unpacked) -> Path:
+    """A site-packages folder with the metadata of torch 2.9.1 of PyPI (what it demands of the wheels used here), the
+    runtime as demanded and an nvJitLink that is not."""
+    site = tmp_path / "v/lib/python3.11/site-packages"
+    for name, version in (("nvidia-cuda-runtime-cu12", "12.8.90"), ("nvidia-nvjitlink-cu12", "12.1.105")):
+        shutil.copytree(nvidia_wheel(name, version), site, dirs_exist_ok=True)
+    metadata = site / "torch-2.9.1.dist-info/METADATA"
+    metadata.parent.mkdir()
+    where = 'platform_system == "Linux" and platform_machine == "x86_64"'
+    demands = ["nvidia-cuda-runtime-cu12==12.8.90", "nvidia-nvjitlink-cu12==12.8.93", "nvidia-cudnn-cu12==9.10.2.21"]
+    lines = ["Metadata-Version: 2.1", "Name: torch", "Version: 2.9.1", "Requires-Dist: filelock"]
+    metadata.write_text("\n".join([*lines, *(f"Requires-Dist: {demand}; {where}" for demand in demands)]) + "\n")
+    (site / "torch/lib").mkdir(parents=True)
+    (site / "torch/version.py").write_text("__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n")
+    c10 = str(site / "torch/lib/libc10.so")
+    subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-o", c10, "-Wl,--build-id=sha1"], check=True)
+    return site
+
+
+def test_what_torch_demands_and_what_is_loaded(torch_291: Path, tmp_path: Path) -> None:
+    with process(LOAD, *(str(torch_291 / name) for name in ("torch/lib/libc10.so", CUDART, NVJITLINK))) as pid:
+        members = inventory(pid, tmp_path)
+    (runtime,), (linker,), (c10,) = (by_kind(members, kind) for kind in ("libcudart", "libnvJitLink", "libc10"))
+    assert (runtime["version"], runtime["pin"], runtime["pinned_by"]) == ("12.8.90", "12.8.90", "torch 2.9.1")
+    assert (linker["version"], linker["pin"]) == ("12.1.105", "12.8.93")
+    assert (runtime["cuda"], linker["cuda"], c10["cuda"]) == ("12.8", "12", "12.8")
+    software = members["software"]
+    assert (software["torch"]["version"], software["torch"]["cuda"]) == ("2.9.1+cu128", "12.8")
+    assert (software["site_packages"], software["python"]) == ([str(torch_291)], "3.11")
+    assert {pin["package"]: (pin["version"], pin["installed"]) for pin in software["pins"]} == {
+        "nvidia-cuda-runtime-cu12": ("12.8.90", "12.8.90"),
+        "nvidia-nvjitlink-cu12": ("12.8.93", "12.1.105"),
+        "nvidia-cudnn-cu12": ("9.10.2.21", None),
+    }
+    assert (software["broken"], software["verified"]) == ([], False)
+
+
+def test_a_runtime_that_the_search_path_put_first(torch_291: Path, nvidia_wheel: Unpacked, tmp_path: Path) -> None:
+    """A toolkit's library folder on LD_LIBRARY_PATH: asked by its SONAME, the loader gives that one."""
+    toolkit = tmp_path / "usr/local/cuda-12.1/targets/x86_64-linux/lib"
+    toolkit.mkdir(parents=True)
+    shutil.copy(nvidia_wheel("nvidia-cuda-runtime-cu12", "12.1.105") / CUDART, toolkit / "libcudart.so.12.1.105")
+    (toolkit / "libcudart.so.12").symlink_to("libcudart.so.12.1.105")
+    (tmp_path / "usr/local/cuda-12.1/lib64").symlink_to("targets/x86_64-linux/lib")
+    entry = str(tmp_path / "usr/local/cuda-12.1/lib64")
+    variables = {"LD_LIBRARY_PATH": f"/nowhere:{entry}", "TOKEN_OF_A_USER": "hunter2"}
+    with process(LOAD, str(torch_291 / "torch/lib/libc10.so"), "libcudart.so.12", **variables) as pid:
+        members = inventory(pid, tmp_path)
+    (runtime,) = by_kind(members, "libcudart")
+    assert (runtime["path"], runtime["searched"]) == (str(toolkit / "libcudart.so.12.1.105"), entry)
+    assert (runtime["version"], runtime["how"], runtime["package"]) == ("12.1.105", "file-name", None)
+    assert "hunter2" not in json.dumps(members)
+
+
+def test_nccl_says_which_cuda_it_was_built_with(nvidia_wheel: Unpacked, tmp_path: Path) -> None:
+    """The NCCL that torch 2.9.1 for CUDA 12.8 demands was built with 12.9: no fault."""
+    path = nvidia_wheel("nvidia-nccl-cu12", "2.27.5") / NCCL
+    with process(LOAD, str(path)) as pid:
+        (nccl,) = by_kind(inventory(pid, tmp_path), "libnccl")
+    assert (nccl["version"], nccl["how"], nccl["cuda"]) == ("2.27.5", "record", "12.9")
+
+
+def test_two_runtimes_in_one_process(nvidia_wheel: Unpacked, tmp_path: Path) -> None:
+    paths = [str(nvidia_wheel("nvidia-cuda-runtime-cu12", version) / CUDART) for version in (OLD, NEW)]
     with process(LOAD, *paths) as pid:
         found = by_kind(inventory(pid, tmp_path), "libcudart")
     assert {library["path"]: library["version"] for library in found} == {
@@ -81,8 +136,8 @@ def test_two_runtimes_in_one_process(wheels: Path, tmp_path: Path) -> None:
     assert found[0]["build_id"] != found[1]["build_id"]
 
 
-def test_nvjitlink_by_record_and_by_itself(wheels: Path, tmp_path: Path) -> None:
-    installed = wheels / "linker" / NVJITLINK
+def test_nvjitlink_by_record_and_by_itself(nvidia_wheel: Unpacked, tmp_path: Path) -> None:
+    installed = nvidia_wheel("nvidia-nvjitlink-cu12", "12.8.93") / NVJITLINK
     stray = tmp_path / "stray" / "libnvJitLink.so.12"
     stray.parent.mkdir()
     shutil.copy(installed, stray)
@@ -93,24 +148,24 @@ def test_nvjitlink_by_record_and_by_itself(wheels: Path, tmp_path: Path) -> None
     assert (first["copies"], second["copies"], second["origin"]) == (2, 2, "other")
 
 
-def test_upgraded_under_a_running_job(wheels: Path, tmp_path: Path) -> None:
+def test_upgraded_under_a_running_job(nvidia_wheel: Unpacked, tmp_path: Path) -> None:
     """pip replaces the file of a library that is loaded: what lies there now is not what runs."""
     site = tmp_path / "site"
-    shutil.copytree(wheels / "old", site)
+    shutil.copytree(nvidia_wheel("nvidia-cuda-runtime-cu12", OLD), site)
     with process(LOAD, str(site / CUDART)) as pid:
         shutil.rmtree(site)
-        shutil.copytree(wheels / "new", site)
+        shutil.copytree(nvidia_wheel("nvidia-cuda-runtime-cu12", NEW), site)
         (library,) = by_kind(inventory(pid, tmp_path), "libcudart")
     assert (library["version"], library["package"], library["build_id"]) == (None, None, None)
     assert library["drifted"] == "replaced after it was loaded"
 
 
-def test_overwritten_by_another_version(wheels: Path, tmp_path: Path) -> None:
+def test_overwritten_by_another_version(nvidia_wheel: Unpacked, tmp_path: Path) -> None:
     """The file of 12.8 under the RECORD of 12.1: the version on paper is not claimed."""
     site = tmp_path / "site"
-    shutil.copytree(wheels / "old", site)
+    shutil.copytree(nvidia_wheel("nvidia-cuda-runtime-cu12", OLD), site)
     (site / CUDART).unlink()
-    shutil.copy(wheels / "new" / CUDART, site / CUDART)
+    shutil.copy(nvidia_wheel("nvidia-cuda-runtime-cu12", NEW) / CUDART, site / CUDART)
     with process(LOAD, str(site / CUDART)) as pid:
         (library,) = by_kind(inventory(pid, tmp_path), "libcudart")
     assert (library["version"], library["package"]) == (None, "nvidia-cuda-runtime-cu12")

@@ -17,7 +17,7 @@ MEMBERS = (
     "schema", "tool", "time", "process", "signal", "mechanism", "registers", "phase", "step", "note",
     "abort_message", "cxx_exception", "fault_file", "native", "python", "code", "native_frame_pointer",
     "native_scan", "python_threads", "stack", "other_crashers", "signals_seen", "handlers", "job", "limits",
-    "core", "driver", "libraries", "modules", "threads", "status", "maps", "recorder", "stages", "end",
+    "core", "driver", "libraries", "software", "modules", "threads", "status", "maps", "recorder", "stages", "end",
 )  # fmt: skip
 
 STACK = "7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]"

@@ -1,4 +1,4 @@
-"""`ftforensics inventory PID` (hidden): what a live process has loaded, as two lines of its crash record.
+"""`ftforensics inventory PID` (hidden): what a live process has loaded, as three lines of its crash record.
 
 The C thread of a job starts this outside the job, after install and when its libraries change, with a memfd as standard
 output, and keeps the text for the handler. Standard output therefore holds whole record lines and nothing else. It ends
@@ -18,7 +18,7 @@ DRIVER_TIMEOUT = 2.5  # seconds
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns the exit status: 0 both lines written, 1 not (one line on standard error says why)."""
+    """Returns the exit status: 0 all lines written, 1 not (one line on standard error says why)."""
     settle()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(DEADLINE)
@@ -43,18 +43,16 @@ def _write(pid: int) -> None:
     from ftforensics.host.host import Host
     from ftforensics.model.basics import Gap, encode_hook
     from ftforensics.model.crash import Driver
-    from ftforensics.parsers.proc_maps import parse_mapping
     from ftforensics.sources.driver import installed_driver
-    from ftforensics.sources.libraries import Mapped, loaded_libraries
+    from ftforensics.sources.process_stack import stack_of_process
 
     host = Host()
-    lines = host.read_text(f"/proc/{pid}/maps").splitlines()
-    mappings = [mapping for line in lines if (mapping := parse_mapping(line)) and mapping.path.startswith("/")]
-    libraries = loaded_libraries((Mapped(mapping.path, deleted=mapping.deleted) for mapping in mappings), host)
-    _line("libraries", msgspec.json.encode(libraries, enc_hook=encode_hook))
+    # The driver last: it may take its time, or hang, and what was written before stays.
+    stack = stack_of_process(host, pid)
+    _line("libraries", msgspec.json.encode(stack.libraries, enc_hook=encode_hook))
+    _line("software", msgspec.json.encode(stack.software, enc_hook=encode_hook))
 
-    libcuda = next((library.path for library in libraries if library.kind == "libcuda"), None)
-    driver = installed_driver(host, libcuda, DRIVER_TIMEOUT)
+    driver = installed_driver(host, stack.libcuda, DRIVER_TIMEOUT)
     if isinstance(driver, Gap):
         driver = Driver(note=driver.why)
     _line("driver", msgspec.json.encode(driver, enc_hook=encode_hook))

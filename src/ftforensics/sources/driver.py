@@ -18,6 +18,16 @@ from ftforensics.parsers import nvidia_version
 
 SYS_MODULE = "/sys/module/nvidia/version"
 PROC_DRIVER = "/proc/driver/nvidia/version"
+NVML = "libnvidia-ml.so.1"
+# Where distributions, NVIDIA's container toolkit and Kubernetes' GPU images put the driver's libraries.
+_LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+)
 _ANSWER_LIMIT = 1 << 20
 _VERSION_LIMIT = 64 << 10
 
@@ -35,6 +45,7 @@ def installed_driver(host: Host, libcuda: str | None = None, timeout: float = 3.
     """libcuda: the path that the process has mapped, None when it loaded none (then the loader's choice is asked).
 
     timeout: seconds for the child process that calls into libcuda and NVML. A Gap when there is no sign of a driver.
+    Where NVML does not answer, as after half an upgrade, the version in its library's file name stands in its place.
     To ask a library is to run it. A path may come from a record that somebody else wrote, so only a file that nobody
     but root and the caller can have put there is asked.
     """
@@ -57,7 +68,8 @@ def installed_driver(host: Host, libcuda: str | None = None, timeout: float = 3.
         libcuda_path=real_path,
         libcuda_version=nvidia_version.file_version(real_path) if real_path else None,
         api_level=next((answer.api_level for answer in answers if answer.api_level is not None), None),
-        nvml_version=next((answer.nvml_version for answer in answers if answer.nvml_version), None),
+        nvml_version=next((answer.nvml_version for answer in answers if answer.nvml_version), None)
+        or _nvml_file(host, real_path),
         gpus=[answer.gpu for answer in answers if answer.gpu],
         note="; ".join(notes) or None,
     )
@@ -81,6 +93,21 @@ def _real_path(host: Host, libcuda: str | None) -> str | None:
         return host.real_path(libcuda)
     except Refusal:
         return libcuda
+
+
+def _nvml_file(host: Host, libcuda: str | None) -> str | None:
+    """The driver version in the name of the NVML beside libcuda, else of the machine's own: "535.183.01".
+
+    A compatibility package and a toolkit's stubs bring no NVML of their own: the process then gets the machine's.
+    """
+    beside = [os.path.dirname(libcuda)] if libcuda else []
+    for folder in (*beside, *_LIBRARY_FOLDERS):
+        try:
+            if host.exists(f"{folder}/{NVML}"):
+                return nvidia_version.file_version(host.real_path(f"{folder}/{NVML}"))
+        except Refusal:
+            continue
+    return None
 
 
 def _ask(host: Host, libcuda: str, timeout: float) -> tuple[list[_Answer], list[str]]:

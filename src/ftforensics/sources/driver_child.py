@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import sys
+import types
 
 
 def tell(member: str, value: object) -> None:
@@ -67,10 +68,30 @@ def ask_nvml(libcuda: str) -> None:
                 "uuid": text(pynvml.nvmlDeviceGetUUID(handle)),
                 "memory_total": int(memory.total),
                 "memory_used": int(memory.used),
+                "capability": capability(pynvml, handle),
+                "mig": split(pynvml, handle),
             }
             tell("gpu", gpu)
-    except pynvml.NVMLError as error:  # "Driver/library version mismatch" is a finding, kept as it is said
-        tell("note", f"NVML: {error}")
+    except pynvml.NVMLError as error:  # a finding, kept as it is said
+        # 18, NVML_ERROR_LIB_RM_VERSION_MISMATCH, has other words in NVML than in nvidia-smi, which people know.
+        mismatch = "Driver/library version mismatch, " if getattr(error, "value", None) == 18 else ""
+        tell("note", f"NVML: {mismatch}error {getattr(error, 'value', None)}, {error}")
+
+
+def capability(pynvml: types.ModuleType, handle: object) -> "str | None":
+    """ "8.0"; None for an NVML that does not answer this (the question is as old as R331)."""
+    try:
+        return "{}.{}".format(*pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    except pynvml.NVMLError:
+        return None
+
+
+def split(pynvml: types.ModuleType, handle: object) -> "bool | None":
+    """Is it split into instances? A GPU that cannot be is not; an NVML before R450 does not know the question."""
+    try:
+        return bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
+    except pynvml.NVMLError as error:
+        return False if getattr(error, "value", None) == 3 else None  # NVML_ERROR_NOT_SUPPORTED
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = (void *)1; return 0; }
 int nvmlDeviceGetName(void *device, char *text, unsigned size) { strcpy(text, "NVIDIA Fake 100"); return 0; }
 int nvmlDeviceGetUUID(void *device, char *text, unsigned size) { strcpy(text, "GPU-1"); return 0; }
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) { *major = 8; *minor = 6; return 0; }
+int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *later) { *now = 1; *later = 0; return %(mig)d; }
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
     memory[0] = 80; memory[1] = 30; memory[2] = 50; return 0;
 }
@@ -86,20 +88,48 @@ def test_the_api_level_comes_from_the_library_itself(tmp_path: Path) -> None:
 def test_nvml_beside_libcuda_is_the_one_asked(tmp_path: Path) -> None:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     path = libcuda(tmp_path, "*v = 12080; return 0;")
-    build(tmp_path, "libnvidia-ml.so.1", "libnvidia-ml.so.570.124.06", NVML % {"init": 0})
+    build(tmp_path, "libnvidia-ml.so.1", "libnvidia-ml.so.570.124.06", NVML % {"init": 0, "mig": 0})
     driver = asked(path)
     assert driver.nvml_version == "12.570.124.06"
     (gpu,) = driver.gpus
     assert (gpu.index, gpu.name, gpu.uuid, gpu.memory_total, gpu.memory_used) == (0, "NVIDIA Fake 100", "GPU-1", 80, 50)
+    assert (gpu.capability, gpu.mig) == ("8.6", True)
+
+
+@pytest.mark.parametrize(("answer", "mig"), [(3, False), (13, None)])  # not supported; no such function
+def test_a_gpu_that_does_not_know_instances(tmp_path: Path, answer: int, mig: bool | None) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    path = libcuda(tmp_path, "*v = 12080; return 0;")
+    old = NVML.replace("nvmlDeviceGetCudaComputeCapability", "none_such") % {"init": 0, "mig": answer}
+    build(tmp_path, "libnvidia-ml.so.1", "libnvidia-ml.so.570.124.06", old)
+    (gpu,) = asked(path).gpus
+    assert (gpu.name, gpu.capability, gpu.mig) == ("NVIDIA Fake 100", None, mig)
 
 
 def test_nvmls_complaint_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     path = libcuda(tmp_path, "*v = 12080; return 0;")
-    build(tmp_path, "libnvidia-ml.so.1", "libnvidia-ml.so.570.124.06", NVML % {"init": 18})
+    build(tmp_path, "libnvidia-ml.so.1", "libnvidia-ml.so.570.124.06", NVML % {"init": 18, "mig": 0})
     driver = asked(path)
     assert driver.api_level == 12080
-    assert driver.note and "ersion" in driver.note and "NVML" in driver.note
+    assert driver.note and "NVML: Driver/library version mismatch, error 18" in driver.note
+    assert driver.nvml_version == "570.124.06"  # of the file's name
+
+
+@pytest.mark.parametrize("mapped", ["/usr/lib/x86_64-linux-gnu/libcuda.so.1", None])
+def test_half_an_upgrade_on_a_machine_that_cannot_be_asked(tmp_path: Path, mapped: str | None) -> None:
+    """The kernel still runs the old module, the package manager has put the new libraries there."""
+    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
+    (tmp_path / "sys/module/nvidia/version").write_text("530.30.02\n")
+    libraries = tmp_path / "usr/lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    for name in ("libcuda", "libnvidia-ml"):
+        (libraries / f"{name}.so.535.183.01").write_bytes(b"")
+        (libraries / f"{name}.so.1").symlink_to(f"{name}.so.535.183.01")
+    driver = installed_driver(Host(root=tmp_path), mapped)
+    assert isinstance(driver, Driver)
+    assert (driver.module_version, driver.nvml_version) == ("530.30.02", "535.183.01")
+    assert driver.libcuda_version == ("535.183.01" if mapped else None)
 
 
 def test_the_stub_library_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""The libraries and the software of a process that runs now: what `/proc/PID` says of it, and the files it names."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from ftforensics.host.host import Host, Refusal
+from ftforensics.model.crash import Library
+from ftforensics.model.software import Software
+from ftforensics.parsers.proc_maps import parse_mapping
+from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
+from ftforensics.sources.software import read_software
+
+_ENVIRONMENT_LIMIT = 2 << 20  # bytes; the kernel allows 2 MiB of arguments and environment on x86 (man 2 execve)
+_SEARCH_PATH = b"LD_LIBRARY_PATH="
+
+
+class ProcessStack(msgspec.Struct, frozen=True):
+    """libcuda: its path, when it is loaded."""
+
+    libraries: list[Library]
+    software: Software
+    libcuda: str | None = None
+
+
+def stack_of_process(host: Host, pid: int) -> ProcessStack:
+    """Raises Refusal when the process is gone or its maps are not readable for us."""
+    lines = host.read_text(f"/proc/{pid}/maps").splitlines()
+    mappings = [mapping for line in lines if (mapping := parse_mapping(line)) and mapping.path.startswith("/")]
+    mapped = [Mapped(mapping.path, deleted=mapping.deleted) for mapping in mappings]
+    libraries = loaded_libraries(mapped, host, search_path=search_path(host, pid))
+    software = read_software(host, libraries=libraries, prefix=_prefix(host, pid))
+    libcuda = next((library.path for library in libraries if library.kind == "libcuda"), None)
+    return ProcessStack(with_pins(libraries, software), software, libcuda)
+
+
+def search_path(host: Host, pid: int) -> str | None:
+    """LD_LIBRARY_PATH as the process was started with: the loader reads it once. Of the environment nothing else is
+    looked at."""
+    try:
+        environment = host.read_start(f"/proc/{pid}/environ", _ENVIRONMENT_LIMIT)
+    except Refusal:
+        return None
+    for variable in environment.split(b"\0"):
+        if variable.startswith(_SEARCH_PATH):
+            return variable[len(_SEARCH_PATH) :].decode("utf-8", "backslashreplace")
+    return None
+
+
+def _prefix(host: Host, pid: int) -> str | None:
+    """/v of a process that was started as /v/bin/python: a virtual environment's interpreter is a link, so that what
+    runs (`/proc/PID/exe`) lies elsewhere. None when its first argument is no absolute path."""
+    try:
+        program = host.read_start(f"/proc/{pid}/cmdline", _ENVIRONMENT_LIMIT).split(b"\0")[0].decode("utf-8", "replace")
+    except Refusal:
+        return None
+    folder, name = os.path.split(program)
+    if not folder.startswith("/") or os.path.basename(folder) != "bin" or not name.startswith("python"):
+        return None
+    return os.path.dirname(folder)
