@@ -14,6 +14,7 @@ import msgspec
 from ftforensics.causes.ending import signal_of
 from ftforensics.diagnose.clocks import Clocks, clocks_of_run, is_before, seconds_between
 from ftforensics.diagnose.counters import changes, readings_of
+from ftforensics.diagnose.gpu_events import with_gpu_events
 from ftforensics.diagnose.matching import (
     comm_of_program,
     locator,
@@ -28,6 +29,7 @@ from ftforensics.diagnose.matching import (
 from ftforensics.diagnose.mechanism.kernel_line import read_kernel_line
 from ftforensics.diagnose.outside import match_notices, match_sent, match_signals
 from ftforensics.diagnose.roles import with_roles
+from ftforensics.diagnose.stack_texts import with_stack_texts
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Case, Crash
 from ftforensics.model.death import Death, FaultMatch, KernelMatch, Match, OomMatch, Outside, Tie
@@ -478,7 +480,8 @@ def _finish(case: Case, drafts: list[_Draft]) -> list[Death]:
             )
         finished.append(_with_kernel(death, draft, case.kernel_logs))
     finished = _one_record_one_death(finished)
-    finished = with_roles(finished)
+    finished = [with_gpu_events(death, case.kernel_logs) for death in finished]
+    finished = with_stack_texts(with_roles(finished), case.launcher_logs)
     finished = [_with_reboot(death, case) for death in finished]
     watched = readings_of(case)
     result = []

@@ -1,0 +1,104 @@
+"""The NVIDIA driver's own lines in the kernel's log, near a death.
+
+An Xid is about a GPU, and names a process only when it knows one: whoever had made the channel. So an event is tied to
+a death by its pid where it has one, and otherwise only by its time; a cause must weigh that. Lines of another machine
+or boot, of another time, and those that a program wrote itself through /dev/kmsg are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ftforensics.diagnose.clocks import LARGEST_OFFSET, seconds_after, seconds_between
+from ftforensics.diagnose.matching import SLACK, locator, match_line, same_machine
+from ftforensics.model.basics import Cite
+from ftforensics.model.death import Death, DriverNoteMatch, Match, Tie, XidMatch
+from ftforensics.model.kernel import DriverNote, KernelLog, LogLine, Xid
+
+NEAR = 300.0  # seconds before the end; a collective that waits for a lost GPU takes minutes to be given up
+AFTER = 5.0  # the driver reports some (43, 45) while it tears the process's channels down
+MOST = 20
+_One = TypeVar("_One", XidMatch, DriverNoteMatch)
+
+
+def with_gpu_events(death: Death, logs: Sequence[KernelLog]) -> Death:
+    xids: list[XidMatch] = []
+    notes: list[DriverNoteMatch] = []
+    for log in logs:
+        if not same_machine(log, death):
+            continue
+        for event in log.events:
+            if not isinstance(event, Xid | DriverNote) or event.line.forgeable:
+                continue
+            near, before = _before(event.line, death)
+            if not near:
+                continue
+            cite = Cite(log.source, locator(log, event.line), event.line.text[:300])
+            if isinstance(event, DriverNote):
+                notes.append(DriverNoteMatch(event, cite, before))
+            else:
+                xids.append(XidMatch(event, cite, _match(event, log, death, before), before))
+    if not xids and not notes:
+        return death
+    return msgspec.structs.replace(death, xids=_nearest(_xids_once(xids)), driver_notes=_nearest(_notes_once(notes)))
+
+
+def _before(line: LogLine, death: Death) -> tuple[bool, float | None]:
+    """(may it have to do with the end?, seconds before it where the clocks can be compared)."""
+    apart = seconds_between(line.moment, death.when)
+    if apart is not None:
+        seconds, error = apart
+        return -(AFTER + SLACK + error) <= seconds <= NEAR + error, seconds
+    alive = seconds_between(line.moment, death.earliest)
+    if alive is not None:  # the end was not seen: later than the last sign of life, or shortly before that
+        return alive[0] <= NEAR + alive[1], None
+    day = seconds_after(line.moment, death.wall)
+    return day is None or abs(day[0]) <= LARGEST_OFFSET + NEAR, None
+
+
+def _match(xid: Xid, log: KernelLog, death: Death, before: float | None) -> Match | None:
+    if xid.pid is None:
+        return None
+    match = match_line(xid.line, xid.pid, xid.comm, log, death)
+    if match is None and xid.pid in death.host_pids and before is not None:
+        # Longer before the end than a kill would be; the process lived on without its GPU.
+        place = locator(log, xid.line)
+        why = [
+            Cite(log.source, place, f"pid {xid.pid} is this process"),
+            Cite(log.source, place, f"{max(before, 0.0):.0f} s before the end was seen"),
+        ]
+        return Match(Tie.STRONG, why)
+    return match
+
+
+def _xids_once(found: Sequence[XidMatch]) -> list[XidMatch]:
+    """`run` followed the log, and the log was read again afterwards."""
+    kept: dict[tuple[object, ...], XidMatch] = {}
+    for one in found:
+        xid = one.xid
+        kept.setdefault((xid.number, xid.device, xid.pid, xid.text, xid.switch, *_when(xid.line)), one)
+    return list(kept.values())
+
+
+def _notes_once(found: Sequence[DriverNoteMatch]) -> list[DriverNoteMatch]:
+    kept: dict[tuple[object, ...], DriverNoteMatch] = {}
+    for one in found:
+        note = one.note
+        kept.setdefault((note.kind, note.client, note.module, note.device, *_when(note.line)), one)
+    return list(kept.values())
+
+
+def _when(line: LogLine) -> tuple[float | None, float | None]:
+    """The kernel's own stamp is exact in both copies; dates are rounded by whoever wrote them."""
+    if line.moment.monotonic is not None:
+        return round(line.moment.monotonic, 3), None
+    return None, line.moment.realtime
+
+
+def _nearest(found: list[_One]) -> list[_One]:
+    """Nearest to the end first; of those without a comparable time the last of the log."""
+    last_first = list(reversed(found))
+    return sorted(last_first, key=lambda one: (one.before is None, abs(one.before or 0.0)))[:MOST]
