@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ftforensics.cli.inputs import gather
 from ftforensics.cli.progress import Progress
 from ftforensics.diagnose import DiskSymbols, diagnose
@@ -11,11 +13,29 @@ from ftforensics.host.host import Host
 from ftforensics.model.case import Case
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis
+from ftforensics.sources.ledger import changes_since_good
+from ftforensics.sources.live import with_live
+from ftforensics.sources.loaded import with_loaded
+from ftforensics.sources.missing_symbols import complete_software
 from ftforensics.symbols.cache import SymbolCache
 
 
 def diagnose_case(case: Case) -> Diagnosis:
     return diagnose(case, DiskSymbols(Host(), SymbolCache.of_user()))
+
+
+def completed(case: Case, host: Host) -> Case:
+    """The case with all that this machine can still say about it. May take a minute where its commands hang."""
+    case = with_live(with_loaded(case, host), host)
+    records = [msgspec.structs.replace(one, record=_with_missing_symbols(one.record, host)) for one in case.records]
+    return msgspec.structs.replace(case, records=records, changes=changes_since_good(host, case))
+
+
+def _with_missing_symbols(record: CrashRecord, host: Host) -> CrashRecord:
+    """Files count only where they are the mapped ones, by build-id: also on another machine."""
+    if record.software is None or not record.libraries:
+        return record
+    return msgspec.structs.replace(record, software=complete_software(host, record.software, record.libraries))
 
 
 def records_in_order(case: Case, diagnosis: Diagnosis) -> list[CrashRecord]:

@@ -49,12 +49,10 @@ def run(options: argparse.Namespace) -> int:
         targets = [path for path in (options.output, options.html) if path]
         _refuse_overwriting(targets, [*filter(os.path.isfile, options.paths), *_inputs(case)])
         progress.say("looking at stacks and libraries")
-        from ftforensics.cli.analysis import diagnose_case, records_in_order
+        from ftforensics.cli.analysis import completed, diagnose_case, records_in_order
         from ftforensics.host.host import Host
-        from ftforensics.sources.live import with_live
-        from ftforensics.sources.loaded import with_loaded
 
-        case = with_live(with_loaded(case, Host()), Host())
+        case = completed(case, Host())
         diagnosis = diagnose_case(case)
 
     records = records_in_order(case, diagnosis)

@@ -159,14 +159,12 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
     """Diagnose the folder, write the reports into it, tell the person. Returns what --on-failure is told."""
     folder = outcome.folder or "."
     try:
-        from ftforensics.cli.analysis import diagnose_case, records_in_order
+        from ftforensics.cli.analysis import completed, diagnose_case, records_in_order
         from ftforensics.cli.inputs import gather
         from ftforensics.cli.output import OutputFailure, write_file
         from ftforensics.cli.progress import Progress
         from ftforensics.host.host import Host
         from ftforensics.report import html, json, one_line
-        from ftforensics.sources.live import with_live
-        from ftforensics.sources.loaded import with_loaded
     except ImportError as error:
         # Installed with --no-deps beside a training stack: the judgement is made elsewhere.
         say(
@@ -176,7 +174,7 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
         return {}
     with Progress() as progress:
         case = gather([folder], pid=None, rank=None, progress=progress)
-        case = with_live(with_loaded(case, Host()), Host())
+        case = completed(case, Host())
         diagnosis = diagnose_case(case)
     records = records_in_order(case, diagnosis)
     report = os.path.join(folder, f"{outcome.prefix}report.json")

@@ -1,7 +1,8 @@
 """Adds what this machine can still say about a case: its kernel log, counters, journal, scheduler.
 
 Only where the case is of this machine's present boot (counters: of the same container too), and only where somebody
-ended without a word: a crash record says itself how its process ended.
+ended without a word: a crash record says itself how its process ended. Of a process with a GPU's driver loaded the
+kernel's log is asked all the same: what the GPU met, only the driver's lines there tell.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ftforensics.model.case import Case, CaseRing
 from ftforensics.model.kernel import KernelLog
 from ftforensics.model.notice import Notice
 from ftforensics.model.reading import Reading
+from ftforensics.parsers.library_name import kind_of
 from ftforensics.sources.containers import read_container
 from ftforensics.sources.counters import read_counters
 from ftforensics.sources.identity_here import Identity, read_identity, same_boot, same_groups, same_machine
@@ -24,6 +26,7 @@ from ftforensics.sources.kernel_log import read_kernel_logs
 from ftforensics.sources.slurm import read_slurm_accounting
 
 BEFORE = 10.0  # seconds before the last sign of life that a log must reach back
+BEFORE_ON_GPU = 600.0  # the same for a process that used a GPU: a fault of the GPU may take minutes to end it
 UNTIL = 120.0  # seconds after it in which somebody may have spoken about the end
 END_OF_CALENDARS = 253402300800.0  # seconds since the epoch: the year 10000
 
@@ -42,11 +45,12 @@ class _Subject(msgspec.Struct, frozen=True):
 
 def with_live(case: Case, host: Host) -> Case:
     """The case with this machine's own evidence and the gaps of asking for it. Takes up to a minute where commands
-    hang; nothing at all when every process of the case left a record."""
+    hang; nothing at all when every process of the case left a record and none used a GPU."""
     subjects = list(_subjects(case))
+    on_gpu = list(_on_gpu(case))
     identity = read_identity(host)
     case = msgspec.structs.replace(case, boot_id=identity.boot_id, host=identity.host, booted=_booted(host))
-    if not subjects:
+    if not subjects and not on_gpu:
         return _said_why(case)
     logs: list[KernelLog] = []
     gaps: list[Gap] = []
@@ -61,7 +65,8 @@ def with_live(case: Case, host: Host) -> Case:
         gaps.append(gap)
         if one.boot_id and one.host == identity.host:
             restarted.append(one)
-    for group in (here, restarted):
+    on_gpu = [one for one in on_gpu if same_boot(identity, one.boot_id, one.host) is None]
+    for group in ([*here, *on_gpu], restarted):
         if group:
             found, refused = read_kernel_logs(host, boot_id=group[0].boot_id, since=_since(group))
             logs += found
@@ -116,6 +121,18 @@ def _subjects(case: Case) -> Iterator[_Subject]:
         last = run.ended.clocks.realtime if run.ended is not None else started.clocks.realtime
         namespace, environment = started.cgroup_namespace, list(started.environment)
         yield _Subject(started.boot_id, started.host, started.container, started.cgroup, namespace, last, environment)
+
+
+def _on_gpu(case: Case) -> Iterator[_Subject]:
+    """Crashed processes that had the driver loaded. For their kernel log only."""
+    for one in case.records:
+        time, job = one.record.time, one.record.job
+        paths = [module.path for module in one.record.modules or []]
+        paths += [library.path for library in one.record.libraries or []]
+        if time is None or job is None or not any(kind_of(path) == "libcuda" for path in paths):
+            continue
+        last = time.realtime - BEFORE_ON_GPU + BEFORE if time.realtime is not None else None
+        yield _Subject(time.boot_id, job.host, None, [], None, last, [])
 
 
 def _wall(one: CaseRing) -> float | None:
