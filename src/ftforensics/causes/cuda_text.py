@@ -1,0 +1,105 @@
+"""What CUDA's own error texts say about an end. An error number names the cause by its definition; whether the process
+died of it depends on how it ended, and on whether the text was an exception or only a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ftforensics.causes.cuda_stack import cuda_frame, elsewhere, gave_up
+from ftforensics.causes.ending import FAULTS, SIGABRT, line_cite, signal_of
+from ftforensics.facts.cuda_errors import cuda_error
+from ftforensics.model.basics import Cite, Gap
+from ftforensics.model.case import Crash
+from ftforensics.model.death import Death
+from ftforensics.model.diagnosis import Confidence
+from ftforensics.model.launcher import NativeText, StackText, TextLine
+from ftforensics.parsers.launcher_stack import in_native
+
+Wanted = Callable[[StackText], bool]
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Texts of one kind in this process's output, and what they are worth. confidence: LIKELY or POSSIBLE."""
+
+    texts: list[StackText]
+    confidence: Confidence
+    supports: list[Cite]
+    against: list[Cite] = []
+    unknown: list[Gap] = []
+
+
+def stands_for(cause: str) -> Wanted:
+    """CUDA errors whose number stands for this cause."""
+
+    def wanted(text: StackText) -> bool:
+        error = cuda_error(text.code) if text.kind == "cuda-error" and text.code is not None else None
+        return error is not None and error.cause == cause
+
+    return wanted
+
+
+def said(death: Death, wanted: Wanted, *, faults: bool = False) -> Said | None:
+    """What the output of a process that ended badly says. faults: a library that goes on after this error may well end
+    by a memory fault; of the others an exception or an abort is the way."""
+    if death.alive or (death.code == 0 and death.signal is None):
+        return None
+    texts = [one for one in death.stack_texts if wanted(one)]
+    return _weigh(death, texts, faults) if texts else None
+
+
+def said_in_record(crash: Crash, wanted: Wanted) -> Said | None:
+    """The same of the exception that the record holds: a C++ one that nobody caught ends the process by itself."""
+    exception = crash.record.cxx_exception
+    if exception is None or not exception.what or not gave_up(crash):
+        return None
+    line = TextLine(exception.what[:300], 0)
+    texts = [one for one in in_native(NativeText(line, "cxx-exception", None, exception.what)) if wanted(one)]
+    if not texts:
+        return None
+    return Said(texts, Confidence.LIKELY, [Cite("crash", "cxx_exception", line.text)])
+
+
+def _weigh(death: Death, texts: list[StackText], faults: bool) -> Said:
+    supports = [*_cites(texts), *death.ending]
+    number = signal_of(death)
+    if number is not None and number not in FAULTS:
+        against = [Cite("launcher", "signal", "somebody sent the signal that ended it; no error of CUDA's does that")]
+        return Said(texts, Confidence.POSSIBLE, supports, against)
+    if number is None and death.code is None:
+        return Said(texts, Confidence.POSSIBLE, supports, unknown=[Gap("launcher", "how the process ended")])
+    if number is None or number == SIGABRT:
+        return _of_an_error(death, texts, supports)
+    return _of_a_fault(death, texts, supports, faults)
+
+
+def _of_an_error(death: Death, texts: list[StackText], supports: list[Cite]) -> Said:
+    """It ended with a status of its own, or gave up."""
+    if any(one.form != "warning" for one in texts):
+        return Said(texts, Confidence.LIKELY, supports)
+    last = death.exceptions[-1] if death.exceptions else None
+    if last is None or "cuda" in last.message.lower() or "gpu" in last.message.lower():
+        return Said(texts, Confidence.LIKELY, supports)
+    text = f"only a warning: it went on, and ended after {last.type}: {last.message}"[:200]
+    return Said(texts, Confidence.POSSIBLE, supports, [Cite("launcher", line_cite(last.line).locator, text)])
+
+
+def _of_a_fault(death: Death, texts: list[StackText], supports: list[Cite], faults: bool) -> Said:
+    crash = death.crash
+    away = elsewhere(crash) if crash is not None else None
+    if away is not None:
+        return Said(texts, Confidence.POSSIBLE, supports, [away])
+    inside = cuda_frame(crash) if crash is not None else None
+    if inside is not None:
+        return Said(texts, Confidence.LIKELY, [*supports, inside])
+    unknown = [Gap("crash", "where it died", None if crash is not None else "ftforensics run -- COMMAND...")]
+    if faults and any(one.form != "warning" for one in texts):
+        return Said(texts, Confidence.LIKELY, supports, unknown=unknown)
+    against = [Cite("launcher", "signal", "such an error is reported as one; a memory fault is not how it shows")]
+    return Said(texts, Confidence.POSSIBLE, supports, against, unknown)
+
+
+def _cites(texts: Iterable[StackText]) -> list[Cite]:
+    """The first three of them: all ranks tend to print the same."""
+    return [line_cite(one.line) for one in list(texts)[:3]]
