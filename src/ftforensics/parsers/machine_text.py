@@ -1,4 +1,4 @@
-"""Two files of /proc about what a process may use: its limits and its processor (man 5 proc_pid_limits, proc_cpuinfo)."""
+"""Two files of /proc on what a process may use: its limits, its processor (man 5 proc_pid_limits, proc_cpuinfo)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""report.json, schema `ftforensics.report/1`: the Diagnosis as it is."""
+"""Answers for programs: the Diagnosis (report.json, schema `ftforensics.report/1`) and the Preflight, as they are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import msgspec
 
 from ftforensics.model.basics import encode_hook
 from ftforensics.model.diagnosis import Diagnosis
+from ftforensics.model.preflight import Preflight
 
 
-def render(diagnosis: Diagnosis) -> str:
+def render(diagnosis: Diagnosis | Preflight) -> str:
     """Indented JSON with a final line feed; addresses are hex strings.
 
     Characters that do not print are written as JSON escapes: the value is the same, and a terminal that shows the file

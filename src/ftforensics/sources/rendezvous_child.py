@@ -11,6 +11,11 @@ import json
 import os
 import socket
 import sys
+from typing import Any
+
+
+# An answer of getaddrinfo: family, type, protocol, canonical name, where to connect to.
+Found = tuple[int, int, int, str, Any]
 
 
 def main() -> None:
@@ -24,7 +29,7 @@ def main() -> None:
     if how == "bind":
         tell(outcome=bound(port))
     else:
-        tell(outcome=connected(found[:4], seconds))
+        tell(outcome=connected(list(found[:4]), seconds))
 
 
 def bound(port: int) -> str:
@@ -41,10 +46,10 @@ def bound(port: int) -> str:
     return "free"
 
 
-def connected(found: list[tuple[object, ...]], seconds: float) -> str:
+def connected(found: list[Found], seconds: float) -> str:
     outcome = "no address"
     for family, kind, protocol, _, target in found:
-        with socket.socket(family, kind, protocol) as one:  # type: ignore[call-overload]
+        with socket.socket(family, kind, protocol) as one:
             one.settimeout(seconds / len(found))
             try:
                 one.connect(target)

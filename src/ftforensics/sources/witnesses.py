@@ -54,13 +54,13 @@ def _kernel_log(host: Host, identity: Identity) -> Witness:
         elif _line(host, DMESG_RESTRICT) == "1":
             grant = "sudo sysctl kernel.dmesg_restrict=0"
         else:
-            grant = f"run the job as root, or: sudo setfacl -m u:$USER:r {KMSG}"
+            grant = f"sudo setfacl -m u:$USER:r {KMSG}"
         return Witness("kernel-log", tells, str(refusal), grant)
     return Witness("kernel-log", tells)
 
 
 def _ptrace(host: Host) -> Witness:
-    tells = "the native stacks of all threads, by py-spy and pystack"
+    tells = "the native stacks of all threads"
     if not host.runs_commands:
         return Witness("ptrace", tells, "a copy of files cannot be asked")
     program = os.path.join(os.path.dirname(__file__), "ptrace_child.py")
@@ -74,11 +74,7 @@ def _ptrace(host: Host) -> Witness:
     if answer.allowed:
         return Witness("ptrace", tells)
     scope = _line(host, YAMA)
-    grant = (
-        f"sudo sysctl kernel.yama.ptrace_scope=1  (it is {scope})"
-        if scope in ("2", "3")
-        else "docker run --cap-add SYS_PTRACE ...  (Kubernetes: securityContext.capabilities.add: [SYS_PTRACE])"
-    )
+    grant = "sudo sysctl kernel.yama.ptrace_scope=1" if scope in ("2", "3") else "docker run --cap-add SYS_PTRACE ..."
     return Witness("ptrace", tells, f"tracing a process: {answer.why}", grant)
 
 

@@ -1,0 +1,47 @@
+"""The GPUs that a job will see, and what is known about each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ftforensics.facts.gpus import capability_of
+from ftforensics.model.crash import Driver, Gpu
+
+
+def visible(gpus: Sequence[Gpu], chosen: Sequence[str] | None) -> list[Gpu]:
+    """chosen: the entries of CUDA_VISIBLE_DEVICES, None: all of them. As CUDA reads it, a number that no GPU has ends
+    the list; a UUID may be shortened."""
+    if chosen is None:
+        return list(gpus)
+    found = []
+    for entry in chosen:
+        gpu = next((gpu for gpu in gpus if _is(gpu, entry)), None)
+        if gpu is None:
+            break
+        found.append(gpu)
+    return found
+
+
+def _is(gpu: Gpu, entry: str) -> bool:
+    if entry.isdigit():
+        return gpu.index == int(entry)
+    return gpu.uuid is not None and gpu.uuid.startswith(entry)
+
+
+def with_visible(driver: Driver, chosen: Sequence[str] | None) -> Driver:
+    """The driver with the GPUs that the job will see, their capability filled in by their name where NVML gave none."""
+    gpus = [
+        msgspec.structs.replace(gpu, capability=gpu.capability or (capability_of(gpu.name) if gpu.name else None))
+        for gpu in visible(driver.gpus, chosen)
+    ]
+    return msgspec.structs.replace(driver, gpus=gpus)
+
+
+def gpu_text(gpu: Gpu) -> str:
+    """As "NVIDIA A100-SXM4-80GB (8.0)"."""
+    if gpu.name is None and gpu.index is None:
+        return f"a GPU of compute capability {gpu.capability or 'unknown'}"
+    name = gpu.name or f"GPU {gpu.index}"
+    return f"{name} ({gpu.capability})" if gpu.capability else name
