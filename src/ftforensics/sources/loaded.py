@@ -1,8 +1,9 @@
-"""Fills in, afterwards, what a crash record does not hold about its libraries and its driver.
+"""Fills in, afterwards, what a crash record does not hold about its libraries, its software and its driver.
 
-The handler writes path, base and build-id of each module; package, version and driver come from a child process that
-may not have finished, or was not started. What is read now is evidence about the process only under conditions, and
-always said: a library by its build-id, or by its path on the machine and boot of the crash; the driver on that boot.
+The handler writes path, base and build-id of each module; package, version, torch's demands and the driver come from a
+child process that may not have finished, or was not started. What is read now is evidence about the process only under
+conditions, and always said: a library by its build-id, or by its path on the machine and boot of the crash; the
+software and the driver on that boot.
 """
 
 from __future__ import annotations
@@ -16,31 +17,37 @@ from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Case, CaseRecord
 from ftforensics.model.crash import CrashRecord, Driver, Library, Module
-from ftforensics.parsers.library_name import kind_of
+from ftforensics.model.software import Software
+from ftforensics.parsers.library_name import is_torch, kind_of
 from ftforensics.sources.driver import installed_driver
-from ftforensics.sources.libraries import Mapped, loaded_libraries
+from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
+from ftforensics.sources.software import read_software
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 HOSTNAME = "/proc/sys/kernel/hostname"
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """libraries, driver: as the record has them, or as read now; gaps: which of the two, and what stayed unknown."""
+    """libraries, software, driver: as the record has them, or as read now; gaps: which of the two, and what stayed
+    unknown."""
 
     libraries: list[Library] | None
     driver: Driver | None
     gaps: list[Gap]
+    software: Software | None = None
 
 
 def with_loaded(case: Case, host: Host) -> Case:
-    """The case with every record's libraries and driver filled in where that can be done. Asks the driver, for up to
-    three seconds a record: for the analyser, not for a process that a dying job waits for."""
+    """The case with every record's libraries, software and driver filled in where that can be done. Asks the driver,
+    for up to three seconds a record: for the analyser, not for a process that a dying job waits for."""
     return msgspec.structs.replace(case, records=[_completed(one, host) for one in case.records])
 
 
 def _completed(one: CaseRecord, host: Host) -> CaseRecord:
     found = loaded(one.record, host)
-    record = msgspec.structs.replace(one.record, libraries=found.libraries, driver=found.driver)
+    record = msgspec.structs.replace(
+        one.record, libraries=found.libraries, driver=found.driver, software=found.software
+    )
     return msgspec.structs.replace(one, record=record, gaps=[*one.gaps, *found.gaps])
 
 
@@ -52,9 +59,12 @@ def loaded(record: CrashRecord, host: Host) -> Loaded:
     known = {library.path for library in libraries or []}
     late = [module for module in record.modules or [] if kind_of(module.path) and module.path not in known]
     if libraries is None or late:
-        found, gap = _libraries(late, libraries is None, elsewhere, host)
+        found, gap = _libraries(late, libraries is None, elsewhere, host, _search_path(record))
         gaps.append(gap)
         libraries = _counted([*(libraries or []), *found]) if found or libraries is not None else None
+    software, gap = _software(record, libraries or [], elsewhere, host)
+    gaps += [gap] if gap else []
+    libraries = with_pins(libraries, software) if libraries is not None else None
     libcuda = next((library.path for library in libraries or [] if library.kind == "libcuda"), None)
     driver = record.driver
     if driver is None or (libcuda and driver.libcuda_path is None):
@@ -68,7 +78,37 @@ def loaded(record: CrashRecord, host: Host) -> Loaded:
         else:
             driver = now
             gaps.append(Gap("driver", "the record holds no driver; what is said here was read now, after the crash"))
-    return Loaded(libraries, driver, gaps)
+    return Loaded(libraries, driver, gaps, software)
+
+
+def _software(
+    record: CrashRecord, libraries: list[Library], elsewhere: str | None, host: Host
+) -> tuple[Software | None, Gap | None]:
+    """The record's own, unless it was made before torch was loaded. Of a process that has loaded neither torch nor
+    a wheel of CUDA's, nothing is missed."""
+    software = record.software
+    has_torch = any(is_torch(library.kind) for library in libraries)
+    if software is not None and (software.torch is not None or not has_torch):
+        return software, None
+    if not has_torch and not any(library.origin == "wheel" and library.cuda for library in libraries):
+        return software, None
+    lacks = "the record holds no list of installed packages"
+    if elsewhere:
+        return software, Gap("packages", f"{lacks} and {elsewhere}")
+    job, tool = record.job, record.tool
+    now = read_software(
+        host,
+        libraries=libraries,
+        prefix=job.sys_prefix if job else None,
+        python=tool.python if tool else None,
+        machine=job.machine if job else None,
+    )
+    return now, Gap("packages", f"{lacks}; what is said of them was read now, after the crash")
+
+
+def _search_path(record: CrashRecord) -> str | None:
+    variables = record.job.environment if record.job else []
+    return next((variable.value for variable in variables if variable.name == "LD_LIBRARY_PATH"), None)
 
 
 def _still_mapped(record: CrashRecord) -> list[Library] | None:
@@ -119,12 +159,13 @@ def _read(host: Host, path: str) -> str | None:
 
 
 def _libraries(
-    modules: list[Module], all_of_them: bool, elsewhere: str | None, host: Host
+    modules: list[Module], all_of_them: bool, elsewhere: str | None, host: Host, search_path: str | None
 ) -> tuple[list[Library], Gap]:
     lacks = (
         "the record holds no library list" if all_of_them else "libraries were loaded after the record's list was made"
     )
-    found = loaded_libraries([Mapped(one.path, one.build_id, one.deleted or False) for one in modules], host)
+    mapped = [Mapped(one.path, one.build_id, one.deleted or False) for one in modules]
+    found = loaded_libraries(mapped, host, search_path=search_path)
     with_build_id = {module.path for module in modules if module.build_id}
     if not elsewhere:
         checked = sum(library.path in with_build_id for library in found)

@@ -11,7 +11,8 @@ import pytest
 from ftforensics.host.host import Host
 from ftforensics.model.basics import Address, Gap
 from ftforensics.model.case import Case, CaseRecord
-from ftforensics.model.crash import CrashRecord, Driver, Job, Library, Module, Time
+from ftforensics.model.crash import CrashRecord, Driver, EnvironmentVariable, Job, Library, Module, Time, Tool
+from ftforensics.model.software import Pin, Software, TorchBuild
 from ftforensics.sources.libraries import Mapped, loaded_libraries
 from ftforensics.sources.loaded import loaded, with_loaded
 
@@ -130,3 +131,68 @@ def test_an_empty_record(host: Host) -> None:
     found = loaded(CrashRecord(), host)
     assert (found.libraries, found.driver) == (None, None)
     assert len(found.gaps) == 2
+
+
+SITE = "/v/lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def with_torch(host: Host) -> CrashRecord:
+    """A process that has loaded the torch of an environment that is still there, and a runtime from elsewhere."""
+    site = host.root / SITE.lstrip("/")
+    (site / "torch/lib").mkdir(parents=True)
+    (site / "torch/version.py").write_text("__version__ = '2.9.1+cu128'\ncuda = '12.8'\n")
+    (site / "torch-2.9.1.dist-info").mkdir()
+    (site / "torch-2.9.1.dist-info/METADATA").write_text(
+        "Name: torch\n"
+        "Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_machine == 'x86_64' and python_version < '3.12'\n"
+    )
+    for path in ("torch/lib/libc10.so", "nvidia/nccl/lib/libnccl.so.2"):
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-o", str(site / path)], check=True)
+    (site / "nvidia_nccl_cu12-2.20.5.dist-info").mkdir()
+    (site / "nvidia_nccl_cu12-2.20.5.dist-info/RECORD").write_text("nvidia/nccl/lib/libnccl.so.2,,\n")
+    paths = [CUDART, f"{SITE}/torch/lib/libc10.so", f"{SITE}/nvidia/nccl/lib/libnccl.so.2"]
+    return msgspec.structs.replace(
+        crash(host),
+        tool=Tool(python="3.11.7"),
+        job=Job(host="gpu-07", machine="x86_64", environment=[EnvironmentVariable("LD_LIBRARY_PATH", "/x:/opt/lib")]),
+        modules=[Module(path=path, base=Address(0x7F00)) for path in paths],
+    )
+
+
+def test_software_is_read_where_the_record_holds_none(host: Host, with_torch: CrashRecord) -> None:
+    found = loaded(with_torch, host)
+    assert found.software is not None and found.software.torch is not None
+    assert (found.software.torch.cuda, found.software.python, found.software.prefix) == ("12.8", "3.11.7", "/v")
+    assert found.software.pins == [Pin("nvidia-nccl-cu12", "2.27.5", "torch 2.9.1", "2.20.5")]
+    runtime, _, nccl = found.libraries or []
+    assert (runtime.searched, runtime.pin) == ("/opt/lib", None)
+    assert (nccl.version, nccl.pin, nccl.pinned_by) == ("2.20.5", "2.27.5", "torch 2.9.1")
+    assert "read now, after the crash" in {gap.source: gap.why for gap in found.gaps}["packages"]
+
+
+def test_software_elsewhere_is_a_gap(host: Host, with_torch: CrashRecord) -> None:
+    record = msgspec.structs.replace(with_torch, time=Time(boot_id="boot-0"), libraries=[Library("/c10.so", "libc10")])
+    found = loaded(record, host)
+    assert found.software is None
+    assert "this machine was started again since" in {gap.source: gap.why for gap in found.gaps}["packages"]
+
+
+def test_the_records_own_software_is_left_alone(host: Host, with_torch: CrashRecord) -> None:
+    theirs = Software(torch=TorchBuild("2.5.1+cu121"), pins=[Pin("nvidia-nccl-cu12", "2.21.5", "torch 2.5.1", None)])
+    found = loaded(msgspec.structs.replace(with_torch, software=theirs), host)
+    assert found.software == theirs
+    assert (found.libraries or [])[2].pin == "2.21.5"
+    assert "packages" not in {gap.source for gap in found.gaps}
+
+
+def test_software_that_was_looked_at_before_torch_was_loaded(host: Host, with_torch: CrashRecord) -> None:
+    early = msgspec.structs.replace(with_torch, software=Software(python="3.11", prefix="/v"))
+    assert (found := loaded(early, host).software) is not None and found.torch is not None
+
+
+def test_a_process_without_torch_misses_no_software(host: Host) -> None:
+    library = Library(path="/usr/lib/libstdc++.so.6", kind="libstdc++")
+    record = msgspec.structs.replace(crash(host), modules=[], libraries=[library], driver=Driver())
+    assert (found := loaded(record, host)).software is None and found.gaps == []
