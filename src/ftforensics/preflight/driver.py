@@ -139,8 +139,8 @@ def fit_check(software: Software | None, driver: Driver | None, libraries: list[
         return Check(name, TOPIC, Status.OK, f"{has} fits {wants}: {how}", supports=fit.supports)
     if fit.fit is Fit.WINDOW:
         said = (
-            f"{has} is older than {wants}: inside NVIDIA's minor-version window (from {fit.floor or 'the same major'}), so "
-            "most of it works; newer graph and batch calls and newer PTX do not"
+            f"{has} is older than {wants}: inside NVIDIA's minor-version window (from "
+            f"{fit.floor or 'the same major'}), so most of it works; newer graph and batch calls and newer PTX do not"
         )
         return Check(
             name,

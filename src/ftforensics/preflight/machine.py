@@ -72,8 +72,8 @@ def _shared_memory(machine: Machine) -> Iterator[Check]:
     size = memory.shm_size if memory else None
     used = memory.shm_used if memory else None
     remedy = Remedy(
-        "Give the container more shared memory, or the host's own (--ipc=host); in Kubernetes mount an emptyDir of medium "
-        "Memory at /dev/shm",
+        "Give the container more shared memory, or the host's own (--ipc=host); in Kubernetes mount an emptyDir of "
+        "medium Memory at /dev/shm",
         "docker run --shm-size=16g ...",
     )
     if size is None:

@@ -13,7 +13,6 @@ import socket
 import sys
 from typing import Any
 
-
 # An answer of getaddrinfo: family, type, protocol, canonical name, where to connect to.
 Found = tuple[int, int, int, str, Any]
 
