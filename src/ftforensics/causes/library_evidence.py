@@ -161,3 +161,8 @@ def text_cites(death: Death, texts: Iterable[StackText]) -> list[Cite]:
 
 def likely_if(sure: object) -> Confidence:
     return Confidence.LIKELY if sure else Confidence.POSSIBLE
+
+
+def rebuild(package: str) -> str:
+    """Compiles it here, against the torch that is installed rather than one that pip fetches for the build."""
+    return f"pip install --no-binary :all: --no-build-isolation --force-reinstall --no-deps {shlex.quote(package)}"

@@ -9,7 +9,7 @@ import msgspec
 
 from ftforensics.facts import torch as torch_facts
 from ftforensics.model.crash import Library
-from ftforensics.model.software import Package, Pin, Software, TorchBuild
+from ftforensics.model.software import Pin, Software, TorchBuild
 from ftforensics.parsers.build_tag import BuiltFor, built_for
 from ftforensics.parsers.library_name import is_torch, kind_of
 
@@ -194,11 +194,15 @@ def is_newer_patch(pin: Pin) -> bool:
     return [int(part) for part in there] > [int(part) for part in wanted]
 
 
-def package_of_set(what: str, packages: list[Package]) -> Package | None:
-    """The installed nvidia package that brings this set."""
+def brings(package: str, what: str) -> bool:
+    """Is this the nvidia package of this set?"""
     stem = _PACKAGES.get(what)
-    fitting = (one for one in packages if stem and re.fullmatch(rf"{stem}(-cu\d+)?", one.name))
-    return next(fitting, None)
+    return stem is not None and re.fullmatch(rf"{stem}(-cu\d+)?", package) is not None
+
+
+def pin_of_set(what: str, software: Software | None) -> Pin | None:
+    """The version of this set that torch demands."""
+    return next((one for one in software.pins if brings(one.package, what)), None) if software is not None else None
 
 
 def shadows(software: Software | None, libraries: list[Library]) -> list[Shadow]:
@@ -237,7 +241,7 @@ def _wheels_own(
         return mapped[0].path, mapped[0].version
     if torch is None or software is None:
         return None, None
-    package = package_of_set(what, software.packages)
+    package = next((one for one in software.packages if brings(one.name, what)), None)
     return (f"{package.name} {package.version}", package.version) if package is not None else (None, None)
 
 
