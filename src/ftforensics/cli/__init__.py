@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from ftforensics.cli.errors import BadUsage, Failure, missing_package
 from ftforensics.cli.output import StreamFailure, close_stdout, complain, flush_stdout
 
-COMMANDS = ("analyze", "explain", "run")
+COMMANDS = ("analyze", "check", "env", "explain", "facts", "run")
 # Started by the capture side, never typed by a person: not in --help. They have `main(arguments) -> int` instead.
-HIDDEN = ("crash_reporter", "inventory")
+HIDDEN = ("crash_reporter", "inventory", "ledger")
 
 INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
 PIPE_GONE = 141  # 128 + SIGPIPE

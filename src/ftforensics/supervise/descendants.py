@@ -120,6 +120,10 @@ class Descendants:
         self._own = set(own)
         self._foreign: set[int] = set()
 
+    def leave_out(self, pid: int) -> None:
+        """One more helper of ours."""
+        self._own.add(pid)
+
     def add(self, pid: int, parent: int) -> Process | None:
         """A process that is known to be ours. None for a helper."""
         if pid in self._own or len(self.living) > _MOST_KEPT:

@@ -20,7 +20,7 @@ from ftforensics.capture import VERSION, environment, procfs
 from ftforensics.capture.cgroup import container_id, read_mountinfo
 from ftforensics.capture.folder import Folder, open_folder
 from ftforensics.parsers.cgroup_path import memory_path
-from ftforensics.supervise import child, counters, descendants, linux, proc_events, streams
+from ftforensics.supervise import child, counters, descendants, ledger, linux, proc_events, streams
 from ftforensics.supervise.copier import Copier, Delivery, start_copier
 from ftforensics.supervise.descendants import Descendants, Process
 from ftforensics.supervise.evidence import NAME as EVIDENCE_NAME
@@ -149,6 +149,10 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
             traceback.print_exc()
     if status is None:
         status = watch.status if watch is not None and watch.status is not None else _wait(pid, say)
+    written = place.ledger
+    if written is not None:
+        ran = time.monotonic() - first_at
+        _quietly(lambda: ledger.record_end(written, status, ran))
     _quietly(lambda: place.close(failed=status != 0))
     if status == 0:
         return Outcome(status, None, None, place.prefix, interrupted)
@@ -172,6 +176,7 @@ class _Place:
         self.evidence = evidence
         self.prefix = prefix
         self.log_path = os.path.join(folder.path, prefix + LOG_NAME) if folder else None
+        self.ledger = ledger.entry(os.environ, self.path)
 
     @staticmethod
     def open(settings: Settings, say: Say) -> _Place:
@@ -228,6 +233,7 @@ class _Watch:
         self._begun = begun
         self._settings = settings
         self._evidence = place.evidence
+        self._ledger = place.ledger
         self._arriving = arriving
         self._events = events
         self._witness_pid = witness[0]
@@ -563,6 +569,12 @@ class _Watch:
                 "trace", "the command was over before anything was traced: who sends signals is not seen"
             )
         self._evidence.write("started", self._started())
+        if self._ledger is not None and self.status is None:
+            with suppress(OSError):
+                recording = ledger.start_recording(self._ledger, self._pid, os.environ)
+                if recording is not None:
+                    self._own.add(recording)
+                    self._family.leave_out(recording)
 
     def _started(self) -> dict[str, Value]:
         system = os.uname()

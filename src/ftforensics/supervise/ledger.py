@@ -1,0 +1,61 @@
+"""One line in the environment ledger when the command has run for two seconds, one when it has ended.
+
+What it runs on is found out by a process of our own beside it (`cli/ledger.py`): this one has a job to watch, with the
+standard library alone."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftforensics.capture import environment, ledger, reporter
+from ftforensics.capture.folder import run_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_UNDER_RUN = "FTFORENSICS_RUN"
+
+
+class Entry(NamedTuple):
+    """path: of the ledger; run: the run's id; folder: the run folder."""
+
+    path: str
+    run: str
+    folder: str
+
+
+def entry(environ: Mapping[str, str], folder: str | None) -> Entry | None:
+    """None: it is switched off, has no place, or another process writes about this run."""
+    path = None if environ.get(_UNDER_RUN) else ledger.keeps(environ)
+    return Entry(path, run_id(environ), folder or "") if path else None
+
+
+def start_recording(entry: Entry, pid: int, environ: Mapping[str, str]) -> int | None:
+    """Start the process that writes `begun` about process `pid`. Its pid, None when there is no Python to run it.
+    Raises OSError."""
+    command = reporter.command("ledger")
+    if not command:
+        return None
+    variables = dict(item.split(b"=", 1) for item in environment.reporter_environment(environ))
+    for name, value in ((ledger.SWITCH, entry.path), (ledger.RUN, entry.run), (ledger.FOLDER, entry.folder)):
+        variables[os.fsencode(name)] = os.fsencode(value)
+    return os.posix_spawn(
+        command[0],
+        [*command, str(pid).encode()],
+        variables,
+        # The job's streams are not ours to write to, and not ours to keep open.
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+        ],
+        setpgroup=0,  # a Ctrl-C is meant for the job
+        setsigmask=[],
+    )
+
+
+def record_end(entry: Entry, status: int, seconds: float) -> None:
+    """status: as waitpid(2); seconds: how long the command has run. Raises OSError."""
+    if seconds >= ledger.LEAST and os.path.exists(entry.path):
+        ledger.append(entry.path, ledger.ended_by_status(entry.run, status))
