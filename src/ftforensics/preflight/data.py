@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from ftforensics.model.basics import Cite
-from ftforensics.model.diagnosis import Confidence, Remedy
+from ftforensics.model.diagnosis import Remedy
 from ftforensics.model.preflight import Check, Status
 from ftforensics.sources.places import TIMEOUT, Place
 
@@ -25,24 +25,23 @@ def data_checks(places: Sequence[Place]) -> Iterator[Check]:
 def _readable(place: Place) -> Check:
     cite = [Cite("data", place.path, place.error or ("no answer" if place.silent else place.kind or "not there"))]
 
-    def bad(said: str, cause: str | None, *remedies: Remedy) -> Check:
-        confidence = Confidence.LIKELY if cause else None
-        return Check("data-path", TOPIC, Status.FAIL, f"{place.path} {said}", cause, confidence, cite, list(remedies))
+    def bad(said: str, *remedies: Remedy) -> Check:
+        return Check("data-path", TOPIC, Status.FAIL, f"{place.path} {said}", supports=cite, remedies=list(remedies))
 
     if place.silent:
-        return bad(f"did not answer within {TIMEOUT:g} s: a dead network mount?", None, _mount(place))
+        return bad(f"did not answer within {TIMEOUT:g} s: a dead network mount?", _mount(place))
     if place.code in _STALE:
-        return bad(f"is a mount that no longer works: {place.error}", None, _mount(place))
+        return bad(f"is a mount that no longer works: {place.error}", _mount(place))
     if place.kind is None:
         if place.code == errno.EACCES:
-            return bad("may not be looked at by this user", "permission-denied", Remedy("See its rights", _ls(place)))
-        return bad(f"is not there: {place.error or 'not found'}", "file-not-found")
+            return bad("may not be looked at by this user", Remedy("See its rights", _ls(place)))
+        return bad(f"is not there: {place.error or 'not found'}")
     if not place.readable:
-        return bad("may not be read by this user", "permission-denied", Remedy("See its rights", _ls(place)))
+        return bad("may not be read by this user", Remedy("See its rights", _ls(place)))
     if place.error:
-        return bad(f"cannot be read: {place.error}", None)
+        return bad(f"cannot be read: {place.error}")
     if place.empty:
-        return bad(f"is an empty {place.kind}: is what should be there mounted?", "file-not-found", _mount(place))
+        return bad(f"is an empty {place.kind}: is what should be there mounted?", _mount(place))
     return Check("data-path", TOPIC, Status.OK, f"{place.path} is there, readable and not empty", supports=cite)
 
 
@@ -62,10 +61,8 @@ def writable_checks(places: Sequence[Place]) -> Iterator[Check]:
                 TOPIC,
                 Status.FAIL,
                 f"{where} may not be written by this user",
-                "permission-denied",
-                Confidence.LIKELY,
-                [Cite("data", place.existing or place.path, "not writable")],
-                [Remedy("See its rights", _ls(place))],
+                supports=[Cite("data", place.existing or place.path, "not writable")],
+                remedies=[Remedy("See its rights", _ls(place))],
             )
         else:
             yield Check("checkpoint-path", TOPIC, Status.OK, f"{where} can be written")

@@ -36,7 +36,8 @@ def machine_checks(machine: Machine, places: Sequence[Place] = ()) -> Iterator[C
     yield from _shared_memory(machine)
     yield from _memory(machine.memory)
     yield from _limits(machine)
-    for place in places:
+    # One line a file system: two places on it have the same room.
+    for place in {(place.size, place.free): place for place in reversed(places)}.values():
         yield from disk_room(place)
 
 
@@ -215,4 +216,4 @@ def disk_room(place: Place) -> Iterator[Check]:
         yield Check("disk-room", TOPIC, Status.OK, said, supports=cite)
         return
     remedy = Remedy("Free some room, or write elsewhere", f"du -xh --max-depth=1 {shlex.quote(where)} | sort -h | tail")
-    yield Check("disk-room", TOPIC, status, said, "disk-full", Confidence.POSSIBLE, cite, [remedy])
+    yield Check("disk-room", TOPIC, status, said, supports=cite, remedies=[remedy])
