@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ftforensics.cli.spawned import settle, tell
 
@@ -44,6 +45,7 @@ def _write(pid: int) -> None:
     from ftforensics.model.basics import Gap, encode_hook
     from ftforensics.model.crash import Driver
     from ftforensics.sources.driver import installed_driver
+    from ftforensics.sources.ledger import record_begun
     from ftforensics.sources.process_stack import stack_of_process
 
     host = Host()
@@ -56,6 +58,8 @@ def _write(pid: int) -> None:
     if isinstance(driver, Gap):
         driver = Driver(note=driver.why)
     _line("driver", msgspec.json.encode(driver, enc_hook=encode_hook))
+    with suppress(Exception):  # a home that cannot be written is no matter for the job's stderr
+        record_begun(host, pid, os.environ, driver=driver)
 
 
 def _line(member: str, value: bytes) -> None:

@@ -19,15 +19,15 @@ _ORDER = (
 # Packages that are looked at first, in this order, then nvidia-*, then the rest by name.
 _FIRST_PACKAGES = ("torch", "torchvision", "torchaudio", "triton", "pytorch-triton")
 # Words of an option's or key's name whose value is meant to be another at every start.
-_RUN_WORDS = frozenset(
-    "port ports addr address host hosts hostname endpoint id ids uid uuid pid rank timestamp date time".split()
-)
-_RUN_NAMES = frozenset(
-    """
-    output_dir output outdir out_dir logging_dir log_dir logdir logs save_dir run_name name exp_name experiment_name
-    run run_dir work_dir job_name tag comment hostfile rdzv_conf resume resume_from_checkpoint local_rank node_rank
-    """.split()
-)
+_RUN_WORDS = {
+    "port", "ports", "addr", "address", "host", "hosts", "hostname", "endpoint", "id", "ids", "uid", "uuid",
+    "pid", "rank", "timestamp", "date", "time",
+}  # fmt: skip
+_RUN_NAMES = {
+    "output_dir", "output", "outdir", "out_dir", "logging_dir", "log_dir", "logdir", "logs", "save_dir",
+    "run_name", "name", "exp_name", "experiment_name", "run", "run_dir", "work_dir", "job_name", "tag",
+    "comment", "hostfile", "rdzv_conf", "resume", "resume_from_checkpoint", "local_rank", "node_rank",
+}  # fmt: skip
 _STAMPS = re.compile(
     r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"  # a UUID
     r"|\d{4}[-_]?[01]\d[-_]?[0-3]\d(?:[-_T ]?[0-2]\d[-_:h]?[0-5]\d(?:[-_:m]?[0-5]\d)?)?"  # a date, a time
