@@ -80,7 +80,9 @@ def variables_for_children(environ: Mapping[str, str], run_folder: str) -> list[
     return [os.fsencode(entry) for entry in found]
 
 
-def ended_line(run: str, how: str, *, signal: int | None = None, code: int | None = None) -> bytes:
+def ended_line(
+    run: str, how: str, *, signal: int | None = None, code: int | None = None, cause: str | None = None
+) -> bytes:
     """how: "ok", "signal" or "code"."""
     import time
 
@@ -89,6 +91,8 @@ def ended_line(run: str, how: str, *, signal: int | None = None, code: int | Non
         more["signal"] = signal
     if code is not None:
         more["code"] = code
+    if cause is not None:
+        more["cause"] = cause
     return f"{_opening('ended', run)}{time.time():.3f}, {json_text(more)[1:]}\n".encode()
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ftforensics.cli.spawned import settle, tell
 
 if TYPE_CHECKING:
+    from ftforensics.model.diagnosis import Diagnosis
     from ftforensics.model.helper_report import HelperReport
 
 DEADLINE = 8.0  # seconds; the stack tools have their own, shorter ones
@@ -133,7 +134,23 @@ def verdict(record_path: str) -> list[str]:
     from ftforensics.cli.analysis import diagnose_paths
     from ftforensics.report.brief import brief
 
-    return brief(diagnose_paths([record_path]), record_path)
+    diagnosis = diagnose_paths([record_path])
+    with suppress(OSError, KeyError):
+        _record_end(diagnosis)
+    return brief(diagnosis, record_path)
+
+
+def _record_end(diagnosis: Diagnosis) -> None:
+    """In the environment ledger, where a line says that this run has begun. Raises OSError; KeyError for a signal of no
+    name."""
+    from ftforensics.capture import ledger
+    from ftforensics.report.phrases import root
+
+    path, run, process = ledger.place(os.environ), os.environ.get(ledger.RUN), root(diagnosis)
+    if path is None or not run or process is None or not process.exit.signal or not os.path.exists(path):
+        return
+    number = int(signal.Signals[process.exit.signal])
+    ledger.append(path, ledger.ended_line(run, "signal", signal=number, cause=diagnosis.verdict.cause))
 
 
 def _reason(error: BaseException) -> str:
