@@ -1,7 +1,8 @@
 """/etc/ld.so.cache: which file ldconfig found for which library name.
 
 Format: glibc sysdeps/generic/dl-cache.h. "glibc-ld.so.cache1.1" stands alone since 2.32, behind a table of the older
-format "ld.so-1.7.0" before. The subdirectories of 2.33 (glibc-hwcaps/x86-64-v3) are a table in the extension. Entries
+format "ld.so-1.7.0" before. The subdirectories of 2.33 (glibc-hwcaps/x86-64-v3) are a table in the extension; in a cache of both formats
+(ldconfig -c compat) its names are misplaced by 2.36, so that neither ldconfig nor the loader knows them. Entries
 for the hardware subdirectories of earlier versions (haswell, tls; gone with 2.37) are left out: whether they are taken
 depends on more than a CPU's flags.
 """
@@ -58,7 +59,7 @@ def read_cache(content: bytes, machine: int) -> list[CachedLibrary]:
         end = content.find(b"\0", at, at + _TEXT_LIMIT)
         return content[at : max(at, end)].decode("utf-8", "surrogateescape")
 
-    hwcaps = _hwcaps(content, start, extension, text)
+    hwcaps = _hwcaps(content, extension, text) if start == 0 else []
     found = []
     for at in range(entries_at, entries_at + count * _ENTRY.size, _ENTRY.size):
         kind, name, path, _, wanted = _ENTRY.unpack_from(content, at)
@@ -81,8 +82,8 @@ def _start(content: bytes) -> int:
     return int(16 + count * _OLD_ENTRY_SIZE + 7) // 8 * 8
 
 
-def _hwcaps(content: bytes, start: int, extension: int, text: Callable[[int], str]) -> list[str]:
-    at = start + extension
+def _hwcaps(content: bytes, extension: int, text: Callable[[int], str]) -> list[str]:
+    at = extension
     if not extension or at + _EXTENSION_HEADER.size > len(content):
         return []
     magic, sections = _EXTENSION_HEADER.unpack_from(content, at)
@@ -93,7 +94,7 @@ def _hwcaps(content: bytes, start: int, extension: int, text: Callable[[int], st
         if place + _EXTENSION_SECTION.size > len(content):
             break
         tag, _, offset, size = _EXTENSION_SECTION.unpack_from(content, place)
-        names = content[start + offset : start + offset + min(size, 4096)]
+        names = content[offset : offset + min(size, 4096)]
         if tag == _HWCAPS_TAG:
             return [text(name) for (name,) in struct.iter_unpack("<I", names[: len(names) // 4 * 4])]
     return []

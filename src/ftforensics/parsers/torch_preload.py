@@ -42,10 +42,9 @@ class Preloads(msgspec.Struct, frozen=True):
 def preloads(text: str) -> Preloads:
     functions = {found[1]: found[0] for found in _FUNCTION.finditer(text)}
     whole = _pairs(functions.get("_preload_cuda_deps", ""))
-    loading = functions.get("_load_global_deps", "")
-    success, _, _ = loading.partition("except OSError")
+    success, _, failure = functions.get("_load_global_deps", "").partition("except OSError")
     after = whole if "_preload_cuda_deps(" in success else _pairs(success)
-    return Preloads(whole, after, only_with_wheel=_NEEDS_WHEEL.search(success) is not None)
+    return Preloads(_pairs(failure) or whole, after, only_with_wheel=_NEEDS_WHEEL.search(success) is not None)
 
 
 def _pairs(text: str) -> list[Preload]:

@@ -111,7 +111,7 @@ class DynamicLoader:
                 self.gaps.append(Gap("loader", f"{interpreter}: {error}"))
         first = [file]
         for name in self._preloaded():
-            if found := self._map(name, file, optional=True):
+            if found := self._map(name, file, optional=True, called=True):
                 first.append(found)
         self._bring_in(first, optional=False)
 

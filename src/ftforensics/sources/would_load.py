@@ -78,7 +78,7 @@ def would_load(host: Host, software: Software, environment: SearchEnvironment) -
         loader.load(path, optional=True)
     files = [file.real for file in loader.loaded]
     return WouldLoad(
-        libraries=loaded_libraries([Mapped(path) for path in files], host),
+        libraries=loaded_libraries([Mapped(path) for path in files], host, search_path=environment.library_path),
         files=files,
         not_found=loader.not_found,
         gaps=[*gaps, *loader.gaps],

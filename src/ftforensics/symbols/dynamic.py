@@ -25,7 +25,7 @@ NAME_LIMIT = 64 << 10  # bytes of one string; torch's RPATH has 500
 
 class Dynamic(msgspec.Struct, frozen=True):
     """The dynamic section. rpath, runpath: as written, ":" between; of a file that has both the loader takes runpath
-    alone. gnu_hash, symbols, strings: file offsets, None where the file has none."""
+    alone, and an empty one counts. gnu_hash, symbols, strings: file offsets, None where the file has none."""
 
     needed: tuple[str, ...] = ()
     soname: str | None = None
@@ -60,7 +60,7 @@ def read_dynamic(fd: int, elf: Elf) -> Dynamic:
     interpreter = next((segment for segment in elf.segments if segment.type == PT_INTERP), None)
     return Dynamic(
         needed=tuple(name for name in needed[:NEEDED_LIMIT] if name),
-        soname=text(DT_SONAME),
+        soname=text(DT_SONAME) or None,
         rpath=text(DT_RPATH),
         runpath=text(DT_RUNPATH),
         no_default_folders=any(tag == DT_FLAGS_1 and value & DF_1_NODEFLIB for tag, value in entries),
@@ -90,4 +90,4 @@ def _text(fd: int, table: int | None, index: int) -> str | None:
         if not more:
             break
         piece += more
-    return piece.split(b"\0")[0].decode("utf-8", "surrogateescape") or None
+    return piece.split(b"\0")[0].decode("utf-8", "surrogateescape")
