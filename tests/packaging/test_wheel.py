@@ -76,6 +76,8 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     assert {"ftforensics/_native.abi3.so", "ftforensics/py.typed", "ftforensics/_native.pyi"} <= set(names)
     # What `run` needs inside a job: the line that Python executes at its start, the library to preload.
     assert {"ftforensics-run.pth", "ftforensics/_preload.abi3.so"} <= set(names)
+    tables = {f"ftforensics/facts/data/{path.name}" for path in (ROOT / "src/ftforensics/facts/data").iterdir()}
+    assert tables and tables <= set(names)
     assert [name for name in names if not name.startswith(("ftforensics/", "ftforensics-"))] == []
     assert [name for name in names if name.endswith((".c", ".h"))] == []
 

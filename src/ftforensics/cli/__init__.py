@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from ftforensics.cli.errors import BadUsage, Failure, missing_package
 from ftforensics.cli.output import StreamFailure, close_stdout, complain, flush_stdout
 
-COMMANDS = ("analyze", "check", "env", "explain", "facts", "run")
+COMMANDS = ("analyze", "check", "env", "explain", "facts", "libraries", "run")
 # Started by the capture side, never typed by a person: not in --help. They have `main(arguments) -> int` instead.
 HIDDEN = ("crash_reporter", "inventory", "ledger")
 

@@ -19,7 +19,7 @@ from ftforensics.facts.driver import (
     window_floor,
 )
 from ftforensics.facts.gpus import architecture
-from ftforensics.facts.torch import Wheel, runs_on, wheels
+from ftforensics.facts.torch import Wheel, find_wheel, runs_on, wheels
 
 INDEX = "https://download.pytorch.org/whl"
 EXACT = "exact"
@@ -98,13 +98,21 @@ def install_command(wheel: Wheel, *, with_companions: bool = True) -> str:
     words = ["pip install", f"torch=={wheel.torch}{local}"]
     if with_companions and wheel.torchvision:
         words.append(f"torchvision=={wheel.torchvision}{local}")
-    if with_companions and wheel.torchaudio:
+    if with_companions and wheel.torchaudio and _has_torchaudio(wheel):
         words.append(f"torchaudio=={wheel.torchaudio}")
     if not wheel.default:
         # --index-url, not --extra-index-url: with the latter a newer build on PyPI can win. The old wheels cannot lose,
         # they name their variant in the version, and their index lacks what they depend on.
         words.append(f"{'--extra-index-url' if local else '--index-url'} {INDEX}/{wheel.variant}")
     return " ".join(words)
+
+
+def _has_torchaudio(wheel: Wheel) -> bool:
+    """Does the wheel's index hold it? torchaudio 2.11.0 goes with later torch releases, but was built for the variants
+    of 2.11 only: it is not on the index of cu132."""
+    audio = Version(wheel.torchaudio or "0")
+    own_release = audio.release[:2] == wheel.release.release[:2] or wheel.release < OWN_INDEX
+    return wheel.default or own_release or find_wheel(str(audio), wheel.variant) is not None
 
 
 def _usable(wheel: Wheel, capabilities: Iterable[str], python: str | None, machine: str | None) -> bool:
@@ -137,14 +145,14 @@ def _exact(usable: list[Wheel], own: tuple[int, int]) -> list[Wheel]:
         return []
     kept: list[Wheel] = []
     for wheel in _newest_of_each_variant(served, majors[0]):
-        if not kept or cuda_tuple(wheel.cuda) == own or _adds_architectures(wheel, kept):
+        if not kept or cuda_tuple(wheel.cuda) == own or _reaches_newer_gpus(wheel, kept):
             kept.append(wheel)
     return kept
 
 
 def _window(usable: list[Wheel], exact: list[Wheel], own: tuple[int, int], module: str) -> list[Wheel]:
-    """Above the driver's level, and better than what there is in the exact tier: a newer torch, or code for GPUs that
-    the others lack."""
+    """Above the driver's level, and better than what there is in the exact tier: a newer torch, or code for newer
+    GPUs."""
     floor = window_floor(own[0])
     if floor is None or not at_least(module, floor):
         return []
@@ -153,7 +161,7 @@ def _window(usable: list[Wheel], exact: list[Wheel], own: tuple[int, int], modul
     for wheel in _newest_of_each_variant(above, own[0]):
         others = [*exact, *kept]
         newer = all((wheel.release, wheel.default) > (other.release, other.default) for other in others)
-        if newer or _adds_architectures(wheel, others):
+        if newer or _reaches_newer_gpus(wheel, others):
             kept.append(wheel)
     return kept
 
@@ -170,8 +178,14 @@ def _newest_of_each_variant(candidates: list[Wheel], major: int) -> list[Wheel]:
     )
 
 
-def _adds_architectures(wheel: Wheel, others: list[Wheel]) -> bool:
-    return not set(wheel.architectures) <= {served for other in others for served in other.architectures}
+def _reaches_newer_gpus(wheel: Wheel, others: list[Wheel]) -> bool:
+    """Newer than all the others do. Older GPUs need no wheel of their own here: the older CUDA serves them, and comes
+    with a newer torch."""
+    return all(_newest_gpu(wheel) > _newest_gpu(other) for other in others)
+
+
+def _newest_gpu(wheel: Wheel) -> tuple[int, int]:
+    return max(map(cuda_tuple, wheel.architectures), default=(0, 0))
 
 
 def _choice(wheel: Wheel, tier: str, own: tuple[int, int] | None, note: str | None) -> Choice:

@@ -89,20 +89,19 @@ def runs_on(wheel: Wheel, capability: str) -> bool | None:
 
 
 def check_wheels(table: Table, companion_table: Table, toolkits: tuple[ToolkitDriver, ...]) -> tuple[Wheel, ...]:
-    pairs = check_companions(companion_table, {row.text("torch") for row in table.rows})
+    pairs = check_companions(companion_table, {_release(row) for row in table.rows})
     known = {cuda_tuple(toolkit.toolkit) for toolkit in toolkits}
     found: list[Wheel] = []
     defaults: dict[str, str] = {}
     for row in table.keyed("torch", "variant"):
-        variant, cuda = row.text("variant"), row.version("cuda")
-        if cuda_of_variant(variant) != cuda_tuple(cuda):
-            row.refuse(f"variant {variant} does not stand for CUDA {cuda}")
-        if cuda_tuple(cuda) not in known:
-            row.refuse(f"no driver is known for CUDA {cuda}")
-        default = row.truth("default")
+        variant = row.text("variant")
+        cuda = cuda_of_variant(variant) or row.refuse(f"variant {variant} does not say its CUDA, as cu128 does")
+        if cuda not in known:
+            row.refuse(f"no driver is known for CUDA {cuda[0]}.{cuda[1]}")
+        default = row.truth("pypi")
         torch = _release(row)
         if default and torch in defaults:
-            row.refuse(f"torch {torch} has two default variants, {defaults[torch]} and {variant}")
+            row.refuse(f"torch {torch} has two variants on PyPI, {defaults[torch]} and {variant}")
         if default:
             defaults[torch] = variant
         machines = row.words("machines")
@@ -113,7 +112,7 @@ def check_wheels(table: Table, companion_table: Table, toolkits: tuple[ToolkitDr
             Wheel(
                 torch=torch,
                 variant=variant,
-                cuda=cuda,
+                cuda=f"{cuda[0]}.{cuda[1]}",
                 default=default,
                 pythons=row.versions("pythons") or row.refuse("no pythons"),
                 machines=machines,
@@ -128,7 +127,7 @@ def check_wheels(table: Table, companion_table: Table, toolkits: tuple[ToolkitDr
         )
     for row in table.rows:
         if row.text("torch") not in defaults:
-            row.refuse(f"no variant of torch {row.text('torch')} is its default")
+            row.refuse(f"no variant of torch {row.text('torch')} is the one on PyPI")
     return tuple(sorted(found, key=lambda wheel: (wheel.release, cuda_tuple(wheel.cuda))))
 
 
