@@ -1,10 +1,10 @@
 """/etc/ld.so.cache: which file ldconfig found for which library name.
 
 Format: glibc sysdeps/generic/dl-cache.h. "glibc-ld.so.cache1.1" stands alone since 2.32, behind a table of the older
-format "ld.so-1.7.0" before. The subdirectories of 2.33 (glibc-hwcaps/x86-64-v3) are a table in the extension; in a cache of both formats
-(ldconfig -c compat) its names are misplaced by 2.36, so that neither ldconfig nor the loader knows them. Entries
-for the hardware subdirectories of earlier versions (haswell, tls; gone with 2.37) are left out: whether they are taken
-depends on more than a CPU's flags.
+format "ld.so-1.7.0" before. The subdirectories of 2.33 (glibc-hwcaps/x86-64-v3) are a table in the extension; 2.36
+misplaces its names in a cache of both formats (ldconfig -c compat), so that neither ldconfig nor the loader knows them.
+Entries for the hardware subdirectories of earlier versions (haswell, tls; gone with 2.37) are left out: whether they
+are taken depends on more than a CPU's flags.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def _files(folder: str, package: str, version: str, record: str) -> list[_Listed
     for file in recorded_files(record):
         path = os.path.normpath(f"{folder}/{file.path}")
         outside = not path.startswith(f"{folder}/")
-        if path.endswith(_NEVER_LOADED) or ".dist-info/" in file.path or file.path.startswith("/"):
+        never = path.endswith(_NEVER_LOADED) or "/include/" in path or ".dist-info/" in file.path
+        if never or file.path.startswith("/"):
             continue
         # Scripts in bin/ are rewritten when an environment is moved; only libraries count there.
         if outside and not (path.startswith(f"{prefix}/") and ".so" in os.path.basename(path)):

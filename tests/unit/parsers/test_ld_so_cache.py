@@ -6,6 +6,7 @@ import re
 import shutil
 import struct
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_another_machines_entries_are_left_out(made: Path) -> None:
 @needs_cc
 @needs_x86_64
 def test_the_oldest_layout_is_refused(made: Path) -> None:
-    with pytest.raises(ValueError, match="not a cache of glibc 2.2"):
+    with pytest.raises(ValueError, match=r"not a cache of glibc 2\.2"):
         read_cache(ldconfig(made, "old"), X86_64)
 
 
@@ -96,10 +97,8 @@ def test_a_damaged_cache_is_a_value_error_or_read(made: Path) -> None:
     for at in [*range(20, 48), *range(48, len(whole), 499)]:
         damaged = bytearray(whole)
         damaged[at] ^= 0xFF
-        try:
+        with suppress(ValueError):
             assert len(read_cache(bytes(damaged), X86_64)) < 1 << 20
-        except ValueError:
-            pass
 
 
 def test_what_is_no_cache() -> None:
