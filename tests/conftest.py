@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conditions import PYTHONS, ROOT, Interpreter
-from wheels import nvidia_wheel as nvidia_wheel  # a fixture; see there
+from wheels import nvidia_wheel, torch_291  # noqa: F401 - fixtures; see there
 
 # Tests below these folders load the extension; the others must run without a compiler.
 NATIVE_FOLDERS = {"crash", "capture", "csrc", "packaging", "real", "supervise"}

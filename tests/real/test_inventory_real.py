@@ -59,26 +59,6 @@ def by_kind(members: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [library for library in members["libraries"] if library["kind"] == kind]
 
 
-@pytest.fixture
-def torch_291(tmp_path: Path, nvidia_wheel: Unpacked) -> Path:
-    """A site-packages folder with the metadata of torch 2.9.1 of PyPI (what it demands of the wheels used here), the
-    runtime as demanded and an nvJitLink that is not."""
-    site = tmp_path / "v/lib/python3.11/site-packages"
-    for name, version in (("nvidia-cuda-runtime-cu12", "12.8.90"), ("nvidia-nvjitlink-cu12", "12.1.105")):
-        shutil.copytree(nvidia_wheel(name, version), site, dirs_exist_ok=True)
-    metadata = site / "torch-2.9.1.dist-info/METADATA"
-    metadata.parent.mkdir()
-    where = 'platform_system == "Linux" and platform_machine == "x86_64"'
-    demands = ["nvidia-cuda-runtime-cu12==12.8.90", "nvidia-nvjitlink-cu12==12.8.93", "nvidia-cudnn-cu12==9.10.2.21"]
-    lines = ["Metadata-Version: 2.1", "Name: torch", "Version: 2.9.1", "Requires-Dist: filelock"]
-    metadata.write_text("\n".join([*lines, *(f"Requires-Dist: {demand}; {where}" for demand in demands)]) + "\n")
-    (site / "torch/lib").mkdir(parents=True)
-    (site / "torch/version.py").write_text("__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n")
-    c10 = str(site / "torch/lib/libc10.so")
-    subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-o", c10, "-Wl,--build-id=sha1"], check=True)
-    return site
-
-
 def test_what_torch_demands_and_what_is_loaded(torch_291: Path, tmp_path: Path) -> None:
     with process(LOAD, *(str(torch_291 / name) for name in ("torch/lib/libc10.so", CUDART, NVJITLINK))) as pid:
         members = inventory(pid, tmp_path)

@@ -9,9 +9,10 @@ import msgspec
 from ftforensics.model.basics import encode_hook
 from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.model.preflight import Preflight
+from ftforensics.model.stack import LoadedStack
 
 
-def render(diagnosis: Diagnosis | Preflight) -> str:
+def render(diagnosis: Diagnosis | Preflight | LoadedStack) -> str:
     """Indented JSON with a final line feed; addresses are hex strings.
 
     Characters that do not print are written as JSON escapes: the value is the same, and a terminal that shows the file

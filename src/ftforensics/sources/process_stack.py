@@ -18,22 +18,44 @@ _SEARCH_PATH = b"LD_LIBRARY_PATH="
 
 
 class ProcessStack(msgspec.Struct, frozen=True):
-    """libcuda: its path, when it is loaded."""
+    """libcuda: its path, when it is loaded; mapped: how many files the process has mapped, none when it is over."""
 
     libraries: list[Library]
     software: Software
     libcuda: str | None = None
+    mapped: int = 0
 
 
-def stack_of_process(host: Host, pid: int) -> ProcessStack:
-    """Raises Refusal when the process is gone or its maps are not readable for us."""
+def stack_of_process(host: Host, pid: int, files: Host | None = None) -> ProcessStack:
+    """files: where the paths that the process sees lie, when they are another container's (`in_other_files`).
+
+    Raises Refusal when the process is gone or its maps are not readable for us.
+    """
+    files = files or host
     lines = host.read_text(f"/proc/{pid}/maps").splitlines()
     mappings = [mapping for line in lines if (mapping := parse_mapping(line)) and mapping.path.startswith("/")]
     mapped = [Mapped(mapping.path, deleted=mapping.deleted) for mapping in mappings]
-    libraries = loaded_libraries(mapped, host, search_path=search_path(host, pid))
-    software = read_software(host, libraries=libraries, prefix=_prefix(host, pid))
+    libraries = loaded_libraries(mapped, files, search_path=search_path(host, pid))
+    software = read_software(files, libraries=libraries, prefix=_prefix(host, pid))
     libcuda = next((library.path for library in libraries if library.kind == "libcuda"), None)
-    return ProcessStack(with_pins(libraries, software), software, libcuda)
+    return ProcessStack(with_pins(libraries, software), software, libcuda, len(mapped))
+
+
+def in_other_files(host: Host, pid: int) -> bool:
+    """Do the paths that the process has mapped lie below another root than ours, as in a container?
+
+    A mount namespace of its own alone, as systemd's PrivateTmp makes one, leaves its libraries where they are. Of a
+    process after chroot(2) the kernel prints the paths as we see them: there the program itself is where it says.
+    """
+    try:
+        ours, its = (host.stat(f"/proc/{who}/root/") for who in ("self", pid))
+        if (ours.st_dev, ours.st_ino) == (its.st_dev, its.st_ino):
+            return False
+        lines = host.read_text(f"/proc/{pid}/maps").splitlines()
+        program = next((one for line in lines if (one := parse_mapping(line)) and one.path.startswith("/")), None)
+        return program is not None and host.stat(program.path).st_ino != program.inode
+    except Refusal as refusal:
+        return refusal.absent and host.exists(f"/proc/{pid}/maps")
 
 
 def search_path(host: Host, pid: int) -> str | None:
