@@ -221,10 +221,13 @@ def torch_for_driver(software: Software | None, driver: Driver | None) -> list[R
     """Commands that install the torch that fits, the exact one first, then the window's; then the driver to ask for."""
     choices = choices_for(software, driver)
     fit = driver_fit(software, driver)
-    level = f"CUDA {fit.level}" if fit.level else "that level"
-    remedies = [_install(choice, level) for choice in choices.exact[:1]]
-    remedies += [_install(choice, None) for choice in choices.window[:2]]
-    remedies += _driver_to_ask_for(fit, choices)
+    level = f": the driver offers CUDA {fit.level}" if fit.level else ""
+    offered = [*choices.exact[:2], *choices.window[:2]]
+    remedies = [
+        _install(choice, "Or" if index else "Install", level if choice.tier == "exact" else "")
+        for index, choice in enumerate(offered)
+    ]
+    remedies += _driver_to_ask_for(fit, choices, driver)
     names = [gpu.name for gpu in driver.gpus if gpu.name] if driver else []
     if choices.compat and not fit.compat and not any(is_data_center(name) is False for name in names):
         folder = f"/usr/local/cuda-{choices.compat.removeprefix('cuda-compat-').replace('-', '.')}/compat"
@@ -255,27 +258,37 @@ def choices_for(software: Software | None, driver: Driver | None) -> Choices:
 def settling_run(software: Software | None, driver: Driver | None) -> Remedy:
     """The run that confirms or refutes that the driver is too old for what runs on it."""
     best = next(iter(choices_for(software, driver).exact), None)
-    install = best.command if best else "pip install torch"
+    torch = software.torch if software else None
+    if best is not None:
+        text = "with a torch of the driver's own level: if it dies there too"
+        install = best.command
+    else:
+        text = "with the same torch: if it survives there"
+        install = f"pip install torch=={torch.version.partition('+')[0]}" if torch else "pip install torch"
     return Remedy(
-        "Run the same script in a fresh environment, LD_LIBRARY_PATH unset, with a torch of the driver's own level: if "
-        "it dies there too, the driver was not the cause",
+        f"Run the same script in a fresh environment, LD_LIBRARY_PATH unset, {text}, the driver was not the cause",
         f"python -m venv fresh && . fresh/bin/activate && unset LD_LIBRARY_PATH && {install} && python ...",
         settles=True,
     )
 
 
-def _install(choice: Choice, level: str | None) -> Remedy:
-    wheel = f"torch {choice.wheel.torch} for CUDA {choice.wheel.cuda}"
-    exact = choice.tier == "exact"
-    text = f"Install {wheel}: the driver offers {level}" if exact and level else f"Or {wheel}"
+def _install(choice: Choice, verb: str, reason: str) -> Remedy:
+    text = f"{verb} torch {choice.wheel.torch} for CUDA {choice.wheel.cuda}{reason}"
     return Remedy("; ".join(part for part in (text, choice.note) if part), choice.command)
 
 
-def _driver_to_ask_for(fit: DriverFit, choices: Choices) -> Iterator[Remedy]:
-    if fit.needs and fit.cuda and fit.fit in (Fit.WINDOW, Fit.TOO_OLD, Fit.UNKNOWN):
-        yield Remedy(f"Or ask the administrator for driver {fit.needs} or newer, the level of CUDA {fit.cuda}")
-    elif choices.driver_for_newest and not choices.exact:
-        yield Remedy(f"Or ask the administrator for driver {choices.driver_for_newest} or newer")
+def _driver_to_ask_for(fit: DriverFit, choices: Choices, driver: Driver | None) -> Iterator[Remedy]:
+    wanted = fit.needs if fit.fit in (Fit.WINDOW, Fit.TOO_OLD, Fit.UNKNOWN) and fit.cuda else None
+    what = f", the level of CUDA {fit.cuda}" if wanted else ""
+    if wanted is None and not choices.exact:
+        wanted = choices.driver_for_newest
+    if wanted is None:
+        return
+    if driver is not None and "/wsl/" in (driver.libcuda_path or ""):
+        # The driver is that of Windows, whose numbers are others.
+        yield Remedy(f"Or update the GPU driver of Windows{what}", "wsl --update")
+        return
+    yield Remedy(f"Or ask the administrator for driver {wanted} or newer{what}")
 
 
 # -- reading what was recorded -----------------------------------------------------------------------------------------
