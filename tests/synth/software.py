@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ftforensics.causes.registry import find_cause
 from ftforensics.model.basics import Address, Cite, Gap
 from ftforensics.model.case import Crash, PythonFrame
 from ftforensics.model.crash import (
@@ -26,10 +27,11 @@ from ftforensics.model.crash import (
     Process,
     Signal,
 )
-from ftforensics.model.diagnosis import Frame
+from ftforensics.model.diagnosis import Finding, Frame
 from ftforensics.model.launcher import StackText, TextLine
 from ftforensics.model.mechanism import Mechanism, MechanismReading
 from ftforensics.model.software import BrokenFile, MissingSymbols, Package, Pin, Software, TorchBuild
+from synth.death import DeathBuilder, ended
 
 SITE = "/venv/lib/python3.11/site-packages"
 TORCH = f"{SITE}/torch/lib"
@@ -254,3 +256,17 @@ def cu128() -> SoftwareBuilder:
 def stack_text(kind: str, text: str | None = None, *, number: int = 30, **fields: Any) -> StackText:
     """What a log said about the software; the line's text is the kind where none is given."""
     return msgspec.structs.replace(StackText(TextLine(text or kind, number, path="train.log"), kind), **fields)
+
+
+def ask_record(cause: str, builder: SoftwareBuilder) -> list[Finding]:
+    """What a cause says about the record alone."""
+    found = find_cause(cause)
+    assert found is not None and found.check is not None
+    return list(found.check(builder.crash))
+
+
+def ask_text(cause: str, *texts: StackText, death: DeathBuilder | None = None) -> list[Finding]:
+    """What it says about an end, by default one with status 1, and what the log said."""
+    found = find_cause(cause)
+    assert found is not None and found.check_death is not None
+    return list(found.check_death((death or ended(code=1)).set(stack_texts=list(texts)).death))
