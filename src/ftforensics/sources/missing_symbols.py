@@ -23,6 +23,19 @@ from ftforensics.symbols.exports import Exports, dynamic_strings, undefined_name
 
 NAMES_TOLD = 20  # as `MissingSymbols.names` promises
 
+# Every process has them, and no name of torch's is in them. In a copy of some files they may not be found.
+_RUNTIME = (
+    "libc.so",
+    "libm.so",
+    "libdl.so",
+    "libpthread.so",
+    "librt.so",
+    "libutil.so",
+    "libgcc_s.so",
+    "ld-linux",
+    "libpython",
+)
+
 
 class _Open(msgspec.Struct, frozen=True):
     """A library whose file is the one that was mapped. fd: open as long as the stack that was given."""
@@ -131,12 +144,12 @@ def _without_others(
 ) -> list[str]:
     """The names that nothing else gives, either: what is loaded, and what the extension brings in itself."""
     loader = DynamicLoader(host, SearchEnvironment(), file.elf.machine)
-    loader.assume(library.path for library in loaded)
+    loader.assume(library.path for library in loaded if library.path != file.path)
     loader.load(file.path)
     for absent in loader.not_found:
-        # NVIDIA's and torch's own libraries are known, and where they come from does not matter here. Of any other
-        # that is not found it is not known what it would have given.
-        if absent.needed_by and library_name.kind_of(absent.name) is None:
+        # What NVIDIA's and torch's own libraries give is known, wherever they come from. Of any other that is not found
+        # it is not known what it would have given.
+        if library_name.kind_of(absent.name) is None and not absent.name.startswith(_RUNTIME):
             return []
     own = {one.path for one in torch} | {file.path}
     for other in loader.loaded:
