@@ -61,7 +61,14 @@ KIND = Kind.CIRCUMSTANCE
 ORDER = 30
 REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("package:torch", "image")
-_NAMESPACES = ("c10::", "at::", "torch::", "c10d::", "caffe2::")
+_NAMESPACES = ("3c10", "2at", "5torch", "4c10d", "6caffe2")
+# Mangled names (Itanium C++ ABI 5.1): functions, constant ones, vtables, type descriptions and their names; then torch's
+# plain C interfaces.
+_NAMES = (
+    *(f"_Z{form}{space}" for form in ("N", "NK", "TVN", "TIN", "TSN") for space in _NAMESPACES),
+    "THP",
+    "aoti_torch_",
+)
 _ABI = {"pre-cxx11": "the old std::string (pre-cxx11)", "cxx11": "the new std::string (cxx11)"}
 _MOST = 3  # names in a finding
 
@@ -145,10 +152,5 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 
 def _is_torchs(text: StackText) -> bool:
-    """A name of torch's C++ interface. Mangled names that cannot be read are told by their first part."""
-    symbol = text.symbol or ""
-    name = demangled(symbol)
-    if name is None:
-        return symbol.startswith(("_ZN3c10", "_ZNK3c10", "_ZN2at", "_ZNK2at", "_ZN5torch", "_ZNK5torch", "_ZTVN3c10"))
-    bare = short_name(name).removeprefix("vtable for ").removeprefix("typeinfo for ")
-    return bare.startswith(_NAMESPACES) or symbol.startswith(("THP", "aoti_torch_"))
+    """Does the name belong to torch's C++ interface, rather than to one that mentions it among its arguments?"""
+    return (text.symbol or "").startswith(_NAMES)

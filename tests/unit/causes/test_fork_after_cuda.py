@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from ftforensics.model.diagnosis import Confidence
+from ftforensics.model.mechanism import Mechanism
+from synth.death import ended, killed
+from synth.software import LIBCUDA, TORCH, TORCH_CUDA, SoftwareBuilder, ask_record, ask_text, crashed, stack_text
+
+ID = "fork-after-cuda"
+INIT = f"{TORCH}/libc10_cuda.so"
+
+
+def worker() -> SoftwareBuilder:
+    return crashed().process(fork_of=4200).module(LIBCUDA)
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        worker().aborted().frame("abort", "/lib/libc.so.6").frame("c10::cuda::c10_cuda_check_implementation", INIT),
+        worker().frame(None, LIBCUDA).frame("cudaMalloc", TORCH_CUDA),
+    ],
+)
+def test_fires_inside_cuda(stack: SoftwareBuilder) -> None:
+    (finding,) = ask_record(ID, stack)
+    assert finding.confidence is Confidence.LIKELY and "forked from process 4200" in finding.summary
+    assert "spawn" in finding.remedies[0].text and finding.remedies[-1].settles
+
+
+def test_fires_on_torchs_own_words() -> None:
+    (finding,) = ask_text(ID, stack_text("fork-after-cuda"))
+    assert finding.confidence is Confidence.LIKELY
+    (finding,) = ask_text(ID, stack_text("cuda-error", code=3), death=ended(6, worker=True))
+    assert finding.confidence is Confidence.LIKELY
+    (finding,) = ask_text(ID, stack_text("cuda-error", code=3), death=ended(6, crash=worker().aborted().crash))
+    assert finding.confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        crashed().module(LIBCUDA).frame(None, LIBCUDA),  # nobody's child
+        crashed().process(fork_of=4200).frame("f", TORCH_CUDA),  # no driver
+        worker().frame("cv::resize", "/x/libopencv_imgproc.so.4"),
+        worker().died(mechanism=Mechanism.BUS_SHM_FULL).frame(None, LIBCUDA),
+        worker().set(process=None),
+    ],
+)
+def test_near_miss_stays_quiet(stack: SoftwareBuilder) -> None:
+    assert ask_record(ID, stack) == []
+
+
+def test_near_miss_of_an_end_stays_quiet() -> None:
+    assert ask_text(ID, stack_text("cuda-error", code=3)) == []  # no worker
+    assert ask_text(ID, stack_text("cuda-error", code=35), death=ended(6, worker=True)) == []
+    assert ask_text(ID, stack_text("fork-after-cuda"), death=killed()) == []
+
+
+def test_missing_evidence_weakens() -> None:
+    (unseen,) = ask_record(ID, worker())
+    assert unseen.confidence is Confidence.POSSIBLE and len(unseen.unknown) == 2
+    # A bad access in torch's own code says less than one in the driver.
+    (outside,) = ask_record(ID, worker().frame("at::native::add", TORCH_CUDA))
+    assert outside.confidence is Confidence.POSSIBLE
