@@ -14,8 +14,9 @@ import pytest
 
 from conditions import needs_cgroup_v1_memory, needs_root
 from ftforensics.host.host import Completed, Host, KernelRing, Refusal
-from ftforensics.model.basics import Gap
-from ftforensics.model.case import Case
+from ftforensics.model.basics import Address, Gap
+from ftforensics.model.case import Case, CaseRecord
+from ftforensics.model.crash import CrashRecord, Job, Module, Time
 from ftforensics.model.kernel import KernelLog, Lost, OomKill
 from ftforensics.model.moment import Moment
 from ftforensics.model.ring import ClockPair
@@ -210,6 +211,23 @@ def test_a_run_whose_time_is_in_no_calendar_is_asked_about_all_the_same(
     )
     case = with_live(Case(records=[], runs=[run]), Live(files, commands, REFUSED))
     assert "/dev/kmsg: Operation not permitted" in [gap.why for gap in case.gaps]
+
+
+@pytest.mark.parametrize(("library", "asked"), [("libcuda.so.550.54.14", 1), ("libcudart.so.12", 0)])
+def test_the_kernels_log_is_asked_about_a_crashed_process_that_used_a_gpu(
+    files: Files, commands: Commands, library: str, asked: int
+) -> None:
+    """Its end is in its own record; what the GPU met before is only in the driver's lines."""
+    record = CrashRecord(
+        schema="ftforensics.crash/1",
+        time=Time(realtime=NOW - 30, boot_id=BOOT),
+        job=Job(host="gpu-07"),
+        modules=[Module(f"/usr/lib/{library}", Address(0x7F00))],
+    )
+    host = Live(files, commands, ring((1, UPTIME - 32, "NVRM: Xid (PCI:0000:3b:00): 79, pid=4242, GPU has fallen")))
+    case = with_live(Case(records=[CaseRecord(record)]), host)
+    assert host.ring_reads == asked
+    assert len(case.kernel_logs) == asked
 
 
 def test_in_a_container_the_missing_device_must_be_given_too(files: Files, commands: Commands) -> None:
