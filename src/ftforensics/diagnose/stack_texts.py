@@ -12,7 +12,7 @@ import msgspec
 
 from ftforensics.causes.ending import SIGABRT, SIGKILL, signal_of
 from ftforensics.model.death import Death
-from ftforensics.model.launcher import LauncherLog, StackText
+from ftforensics.model.launcher import ExceptionSeen, LauncherLog, StackText
 
 MOST = 20  # of one death; the first ones say what began it
 # An uncaught Python exception ends a process by a status. A signal of the hardware or SIGKILL came from elsewhere, so
@@ -26,8 +26,14 @@ def with_stack_texts(deaths: Sequence[Death], logs: Sequence[LauncherLog]) -> li
     """The deaths with their texts. `role` must be known: see `diagnose.roles.with_roles`."""
     found: dict[int, list[StackText]] = {}
     for log in logs:
+        raised = [event for event in log.events if isinstance(event, ExceptionSeen)]
+        several = sum(death.role != "collateral" for death in deaths) > 1
         texts = [
-            msgspec.structs.replace(event, line=msgspec.structs.replace(event.line, path=event.line.path or log.path))
+            msgspec.structs.replace(
+                event,
+                line=msgspec.structs.replace(event.line, path=event.line.path or log.path),
+                form="warning" if _was_caught(event, raised, several) else event.form,
+            )
             for event in log.events
             if isinstance(event, StackText)
         ]
@@ -38,6 +44,21 @@ def with_stack_texts(deaths: Sequence[Death], logs: Sequence[LauncherLog]) -> li
         msgspec.structs.replace(death, stack_texts=list(_each_once(found[index]))[:MOST]) if index in found else death
         for index, death in enumerate(deaths)
     ]
+
+
+def _was_caught(text: StackText, raised: Sequence[ExceptionSeen], several: bool) -> bool:
+    """Did its process go on and raise something else later? Then it counts as a warning. Of lines without a name nobody
+    can say that where several processes may have written them."""
+    if text.form != "exception" or (text.rank is None and several):
+        return False
+    own = [one for one in raised if one.rank == text.rank and not one.ignored and not one.peer_lost]
+    number = text.line.number
+    before = next((one for one in own if one.line.number == number), None)
+    for later in (one for one in own if one.line.number > number):
+        if later.chained or (before is not None and (later.type, later.message) == (before.type, before.message)):
+            continue  # the same failure, told on
+        return True
+    return False
 
 
 def _owners(text: StackText, deaths: Sequence[Death], texts: Sequence[StackText]) -> list[int]:

@@ -57,7 +57,8 @@ class ProcessStarted(msgspec.Struct, frozen=True):
 
 class ExceptionSeen(msgspec.Struct, frozen=True):
     """The last line of a Python traceback. peer_lost: it says that another process went away (connection closed by
-    peer, NCCL remote error, broken process pool); worker_pid: of a DataLoader's report about its worker."""
+    peer, NCCL remote error, broken process pool); worker_pid: of a DataLoader's report about its worker; chained: it
+    was raised from the one before, or while that was handled; ignored: Python only reports it (of a destructor)."""
 
     line: TextLine
     type: str
@@ -68,6 +69,8 @@ class ExceptionSeen(msgspec.Struct, frozen=True):
     file: str | None = None  # innermost frame
     file_line: int | None = None
     function: str | None = None
+    chained: bool = False
+    ignored: bool = False
 
 
 class NativeText(msgspec.Struct, frozen=True):

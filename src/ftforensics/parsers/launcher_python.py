@@ -25,6 +25,9 @@ _LAST = re.compile(r"^((?:[A-Za-z_<][\w<>]*\.)*[A-Za-z_]\w*)(?::(?: (.*)|$)|$)")
 _ERROR_NAME = re.compile(r"(?:Error|Exception|Warning|Interrupt|Exit|Timeout|Expired|Aborted|Pool|Empty|Full|error)$")
 # The launcher says with it what its summary says in full.
 _SUMMARIES = frozenset({"ChildFailedError"})
+# traceback.py, _cause_message and _context_message; sys.unraisablehook.
+_CHAINED = ("The above exception was the direct cause", "During handling of the above exception, another")
+_IGNORED = "Exception ignored in"
 _MESSAGE = 2000
 # Between two lines of one traceback at most so many others without a label; then it is taken for cut.
 _MOST_FOREIGN = 200
@@ -67,6 +70,8 @@ class _Traceback:
     body: bool = False  # any line of it was seen
     direct: bool = False  # the line before was its own
     foreign: int = 0
+    chained: bool = False
+    ignored: bool = False
 
 
 @dataclass
@@ -101,6 +106,8 @@ class PythonReader:
         " detected ***",
         "*** Error in ",
         "(local_rank: ",
+        *_CHAINED,
+        _IGNORED,
     )
 
     def __init__(self) -> None:
@@ -108,6 +115,7 @@ class PythonReader:
         self._odd: list[str] = []  # labels that no pattern knows
         self._thrown: dict[str, _Thrown] = {}
         self._nccl: dict[str, _Nccl] = {}
+        self._announced: dict[str, str] = {}  # by label: what a line said about the traceback that follows
         self._summary_rank: int | None = None  # of the entry in torchrun's summary that is being printed
 
     @property
@@ -125,6 +133,9 @@ class PythonReader:
             yield from self._flush(line.label)
             self._begin(line, text[:start])
             return
+        said = text.lstrip()
+        if said.startswith((*_CHAINED, _IGNORED)) and len(self._announced) < _MOST_OPEN:
+            self._announced[line.label] = _IGNORED if said.startswith(_IGNORED) else "chained"
         label = line.label
         for odd in self._odd:
             if label + text[: len(odd) - len(label)] == odd:
@@ -158,7 +169,10 @@ class PythonReader:
         if len(self._open) >= _MOST_OPEN:
             self._open.pop(next(iter(self._open)))
         self._open.pop(label, None)
-        self._open[label] = _Traceback(label, rank, line.number)
+        announced = self._announced.pop(line.label, None)
+        self._open[label] = _Traceback(
+            label, rank, line.number, chained=announced == "chained", ignored=announced == _IGNORED
+        )
 
     def _inside(self, line: JobLine, label: str, text: str, traceback: _Traceback) -> Iterator[LauncherEvent]:
         if text.startswith("  "):
@@ -203,6 +217,8 @@ class PythonReader:
             file=traceback.file,
             file_line=traceback.file_line,
             function=traceback.function,
+            chained=traceback.chained,
+            ignored=traceback.ignored,
         )
         if "NCCL error" in message and not event.peer_lost:
             self._nccl[traceback.label] = _Nccl(event)

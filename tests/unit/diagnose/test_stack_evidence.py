@@ -11,7 +11,7 @@ from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.model.case import Case
 from ftforensics.model.death import Death, Tie
 from ftforensics.model.kernel import DriverNote, KernelLog, LogLine, Xid
-from ftforensics.model.launcher import LauncherLog, ProcessDied, SignalledBy, StackText, TextLine
+from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, SignalledBy, StackText, TextLine
 from ftforensics.model.moment import Moment
 from ftforensics.model.ring import ClockPair
 from ftforensics.model.run import Died, Ended, RunEvidence, Started
@@ -112,6 +112,33 @@ def test_the_same_text_again_counts_once_and_many_are_bounded() -> None:
 
 def test_what_the_person_says_about_the_end_is_enough() -> None:
     assert codes(deaths(text(code=209), given_exit=1)) == {None: [209]}
+
+
+def raised(number: int, kind: str = "ValueError", **fields: Any) -> ExceptionSeen:
+    return ExceptionSeen(line(number), kind, **fields)
+
+
+def forms(*events: Any) -> list[str | None]:
+    return [one.form for death in deaths(*events).values() for one in death.stack_texts]
+
+
+def test_an_exception_after_which_the_process_went_on_is_a_warning() -> None:
+    first, end = (raised(1, "ImportError"), text(1, code=209)), died(10, None, code=1)
+    assert forms(*first, end) == ["exception"]
+    assert forms(*first, raised(9), end) == ["warning"]
+    assert forms(*first, raised(9, chained=True), end) == ["exception"]
+    assert forms(*first, raised(9, chained=True), raised(20), end) == ["warning"]
+    assert forms(*first, raised(9, ignored=True), end) == ["exception"]
+    assert forms(*first, raised(9, peer_lost=True), end) == ["exception"]
+    assert forms(*first, raised(9, "ImportError"), end) == ["exception"]  # told again
+
+
+def test_whose_later_exception_it_is() -> None:
+    first, two = (raised(1, rank=0), text(1, code=209, rank=0)), [died(10, 0, code=1), died(11, 1, code=1)]
+    assert forms(*first, raised(9, rank=1), *two) == ["exception"]
+    assert forms(*first, raised(9, "OSError", rank=0), *two) == ["warning"]
+    unnamed = (raised(1), text(1, code=209), raised(9, "OSError"))
+    assert forms(*unnamed, msgspec.structs.replace(two[0], first=True), two[1]) == ["exception"]
 
 
 # --- the driver's lines -----------------------------------------------------------------------------------------------

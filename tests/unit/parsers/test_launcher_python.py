@@ -248,3 +248,23 @@ def test_two_processes_throw_at_once() -> None:
     )
     found = [(one.type, one.message) for one in events(text) if isinstance(one, NativeText)]
     assert found == [("A", "a"), ("B", "b")]
+
+
+def chain(code: str) -> list[tuple[str, bool, bool]]:
+    return [(one.type, one.chained, one.ignored) for one in events(printed(code)) if isinstance(one, ExceptionSeen)]
+
+
+def test_what_an_exception_came_from() -> None:
+    caught = "try:\n 1/0\nexcept ZeroDivisionError as e:\n"
+    assert chain(f"{caught} raise RuntimeError('no') from e") == [
+        ("ZeroDivisionError", False, False),
+        ("RuntimeError", True, False),
+    ]
+    assert chain(f"{caught} int('x')") == [("ZeroDivisionError", False, False), ("ValueError", True, False)]
+    printed_only = f"import traceback\n{caught} traceback.print_exc()\nint('x')"
+    assert chain(printed_only) == [("ZeroDivisionError", False, False), ("ValueError", False, False)]
+
+
+def test_what_python_only_reports() -> None:
+    code = "class C:\n def __del__(self): 1/0\nx = C()\ndel x\nint('x')"
+    assert chain(code) == [("ZeroDivisionError", False, True), ("ValueError", False, False)]
