@@ -48,7 +48,7 @@ def null_call(builder: SoftwareBuilder, *callers: tuple[str | None, str | None])
 
 
 def in_nccl(builder: SoftwareBuilder) -> SoftwareBuilder:
-    return null_call(builder, ("ncclCuMemHostEnable", NCCL), ("ncclCommInitRank", NCCL))
+    return null_call(builder, ("ncclNvlsGroupCreate", NCCL), ("ncclCommInitRank", NCCL))
 
 
 def null_write(builder: SoftwareBuilder, library: str = EXTENSION) -> SoftwareBuilder:

@@ -115,6 +115,7 @@ def test_a_compatibility_package_is_in_trouble_where_all_gpus_refuse_it() -> Non
     geforce, a100 = Gpu(0, "NVIDIA GeForce RTX 3090"), Gpu(1, "NVIDIA A100-SXM4-80GB")
     driver = Driver("530.30.02", compat, "570.124.06", 12080, gpus=[geforce])
     assert compat_trouble(driver, None)
+    assert driver_fit(torch_of("12.8"), driver).fit is Fit.WINDOW  # it raises nothing
     assert not compat_trouble(Driver("530.30.02", compat, "570.124.06", 12080, gpus=[geforce, a100]), None)
     assert not compat_trouble(Driver("530.30.02", compat, "570.124.06", 12080, gpus=[Gpu(0, "NVIDIA X900")]), None)
 

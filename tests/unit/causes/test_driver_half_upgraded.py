@@ -5,7 +5,7 @@ import pytest
 from ftforensics.model.diagnosis import Confidence
 from synth.death import DeathBuilder, ended, killed, unseen
 from synth.gpu_stack import COMPAT, about, driver_note, error, in_nccl, null_write, on_driver, printed, recorded, words
-from synth.software import SoftwareBuilder, stack_text
+from synth.software import NCCL, SoftwareBuilder, stack_text
 
 ID = "driver-half-upgraded"
 NEWER = "/usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"
@@ -22,6 +22,8 @@ def torn(**driver: object) -> SoftwareBuilder:
     [
         in_nccl(torn()),
         torn(),
+        torn().aborted("terminate called").frame("f", "/usr/lib/libx.so"),  # the error came from elsewhere
+        torn().frame("f", "/usr/lib/libx.so").frame("ncclCommInitRank", NCCL),
         in_nccl(on_driver("535.54.03", 12020, nvml_version="12.570.124.06")),
         in_nccl(on_driver("535.54.03", 12020, nvml_version="570.124.06")),
         in_nccl(on_driver("535.54.03", 12020).system(NVML, "libnvidia-ml", "570.124.06")),
@@ -32,7 +34,7 @@ def torn(**driver: object) -> SoftwareBuilder:
         printed(ended(code=1), stack_text("driver-versions", REFUSED, form="line")),
         recorded(printed(ended(code=1), error(803)), torn()),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_fires(asked: SoftwareBuilder | DeathBuilder) -> None:
     (finding,) = about(ID, asked)
