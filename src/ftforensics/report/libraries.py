@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 from ftforensics.model.basics import Gap
 from ftforensics.model.crash import Driver, Library
@@ -32,7 +32,8 @@ def render(stack: LoadedStack, width: int) -> str:
     shown = [library for library in stack.libraries if library.kind != "extension"]
     if shown:
         lines += [*_table(shown, width), ""]
-    lines += _extensions(stack.libraries)
+    if extensions := _extensions(stack.libraries):
+        lines += [*(line for text in extensions for line in _wrapped(text, width, "")), ""]
     for title, part in (
         ("Torch demands", _pins(stack.software, stack.libraries)),
         ("Files", _files(stack.software)),
@@ -72,9 +73,9 @@ def _table(libraries: list[Library], width: int) -> Iterator[str]:
         inside = list(group)
         origin = ", ".join(dict.fromkeys(library.origin or "?" for library in inside))
         by = next((library.searched for library in inside if library.searched), None)
-        origin = printable(f"{origin}, by LD_LIBRARY_PATH" if by else origin)
-        shown = shortened(printable(folder), width - cell_len(origin) - 2)
-        yield f"{set_cell_size(shown, width - cell_len(origin) - 1)} {origin}"
+        origin = _cut(printable(f"{origin}, by LD_LIBRARY_PATH" if by else origin), width // 2)
+        room = width - cell_len(origin) - 1
+        yield f"{set_cell_size(_cut(printable(folder), room), room)} {origin}"
         for library in inside:
             yield _row(cells[id(library)], widths, width)
             for note in _notes(library):
@@ -82,9 +83,16 @@ def _table(libraries: list[Library], width: int) -> Iterator[str]:
 
 
 def _row(cells: Iterable[str], widths: list[int], width: int) -> str:
-    parts = [set_cell_size(shortened(cell, size), size) for cell, size in zip(cells, widths, strict=True)]
-    line = "  " + "  ".join(parts).rstrip()
-    return line if cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+    parts = [set_cell_size(_cut(cell, size), size) for cell, size in zip(cells, widths, strict=True)]
+    return _cut("  " + "  ".join(parts).rstrip(), width)
+
+
+def _cut(text: str, size: int) -> str:
+    """At most `size` columns, cut in the middle; a character may take two of them."""
+    limit = min(size, len(text))
+    while limit > 0 and cell_len(shortened(text, limit)) > size:
+        limit -= 1
+    return shortened(text, limit)
 
 
 def _cells(library: Library) -> tuple[str, str, str, str]:
@@ -109,7 +117,7 @@ def _notes(library: Library) -> Iterator[str]:
     if (library.copies or 0) > 1:
         yield f"one of {library.copies} loaded {library.kind}"
     if library.vendored_by:
-        yield f"a private copy of {library.vendored_by}"
+        yield f"brought by {library.vendored_by}, whose version is not the library's"
     if library.origin == "stubs":
         yield "a stub for linking: it does nothing"
     if library.kind == "libnccl" and library.cuda:
@@ -122,8 +130,8 @@ def _extensions(libraries: list[Library]) -> list[str]:
     packages = {library.package for library in extensions if library.package}
     if not extensions:
         return []
-    wrong = [line for library in extensions if library.drifted for line in (printable(library.path), *_notes(library))]
-    return [f"and {len(extensions)} extension modules of {len(packages)} packages", *wrong, ""]
+    wrong = [f"{library.path}: {note}" for library in extensions if library.drifted for note in _notes(library)]
+    return [f"and {len(extensions)} extension modules of {len(packages)} packages", *wrong[:MOST]]
 
 
 def _pins(software: Software | None, libraries: list[Library]) -> Iterator[str]:
@@ -193,19 +201,15 @@ def _gaps(gaps: list[Gap]) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int, indent: str = "  ") -> Iterator[str]:
-    """Lines of at most `width` columns; a word that is longer (a path) is cut into pieces."""
-    line = ""
+    """Lines of at most `width` columns; a word that is longer (a path) is cut into pieces. What follows the first line
+    stands further in."""
+    lines = [""]
     for word in printable(text).split(" "):
-        if line and cell_len(indent + line) + 1 + cell_len(word) > width:
-            yield indent + line
-            indent, line = indent if indent.startswith("    ") else "    ", ""
-        while cell_len(indent + word) > width:
-            if line:
-                yield indent + line
-                line = ""
-            size = width - len(indent)
-            yield indent + word[:size]
-            word = word[size:]
-        line = f"{line} {word}" if line else word
-    if line:
-        yield indent + line
+        further = indent if len(lines) == 1 else indent + "  "
+        if lines[-1] and cell_len(further + lines[-1]) + 1 + cell_len(word) > width:
+            lines.append("")
+        pieces = chop_cells(word, width - len(indent) - 2) if cell_len(word) > width - len(indent) - 2 else [word]
+        lines[-1] += f" {pieces[0]}" if lines[-1] else pieces[0]
+        lines += pieces[1:]
+    for number, line in enumerate(lines):
+        yield (indent + "  " * bool(number)) + line

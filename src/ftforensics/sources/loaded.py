@@ -62,8 +62,9 @@ def loaded(record: CrashRecord, host: Host) -> Loaded:
         found, gap = _libraries(late, libraries is None, elsewhere, host, _search_path(record))
         gaps.append(gap)
         libraries = _counted([*(libraries or []), *found]) if found or libraries is not None else None
-    software, gap = _software(record, libraries or [], elsewhere, host)
-    gaps += [gap] if gap else []
+    software, packages = _software(record, libraries or [], elsewhere, host)
+    if packages is not None:
+        gaps.append(packages)
     libraries = with_pins(libraries, software) if libraries is not None else None
     libcuda = next((library.path for library in libraries or [] if library.kind == "libcuda"), None)
     driver = record.driver

@@ -18,11 +18,13 @@ from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.model.helper_report import HelperReport
 from ftforensics.model.run import RunEvent
+from ftforensics.model.stack import LoadedStack
 
 PUBLISHED: dict[str, tuple[type[msgspec.Struct], str]] = {
     "crash.schema.json": (CrashRecord, "ftforensics.crash/1"),
     "helper.schema.json": (HelperReport, "ftforensics.helper/1"),
     "report.schema.json": (Diagnosis, "ftforensics.report/1"),
+    "libraries.schema.json": (LoadedStack, "ftforensics.libraries/1"),
 }
 EVIDENCE = "evidence.schema.json"
 

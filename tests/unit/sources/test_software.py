@@ -239,6 +239,12 @@ def test_a_process_that_has_loaded_nothing_yet(env: Environment) -> None:
     assert software.torch is not None and (software.torch.cuda, software.torch.folder) == ("12.1", f"{SITE}/torch")
 
 
+def test_packages_from_elsewhere_than_the_environment_that_it_was_started_in(env: Environment) -> None:
+    env.install("torch", "2.5.1+cu121")
+    assert env.read(LIBTORCH, prefix="/other").prefix == "/v"
+    assert env.read(LIBTORCH, "/w/lib/python3.11/site-packages/x/x.so", prefix="/w").prefix == "/w"
+
+
 def test_nothing_at_all(env: Environment) -> None:
     software = env.read()
     assert (software.torch, software.packages, software.pins, software.gaps) == (None, [], [], [])
