@@ -20,6 +20,7 @@ MOST_SETTINGS = 400
 DEEPEST = 16
 LONGEST_NAME = 200
 LONGEST_VALUE = 120
+_MOST_STEPS = 20_000
 _YAML_LIMIT = 256 << 10  # bytes; PyYAML's own loader reads 100 KB a second
 _LIST_SHOWN = 20
 
@@ -38,7 +39,9 @@ def settings(name: str, data: bytes) -> list[Setting]:
     else:
         found = _yaml(data)
     kept: list[Setting] = []
-    for setting in _flat(found, "", 0):
+    # An alias of YAML repeats what it names without costing a byte: the steps are counted, not only what they find.
+    budget = iter(range(_MOST_STEPS))
+    for setting in _flat(found, "", 0, budget):
         kept.append(setting)
         if len(kept) == MOST_SETTINGS:
             break
@@ -60,18 +63,21 @@ def _yaml(data: bytes) -> object:
     return found
 
 
-def _flat(value: object, name: str, depth: int) -> Iterator[Setting]:
-    """Depth and count are bounded: an alias of YAML repeats what it names without costing a byte."""
+def _flat(value: object, name: str, depth: int, budget: Iterator[int]) -> Iterator[Setting]:
+    if next(budget, None) is None:
+        return
     if isinstance(value, Mapping):
         if depth >= DEEPEST:
             return
         for key, inner in list(value.items())[:MOST_SETTINGS]:
-            yield from _flat(inner, f"{name}.{key}"[:LONGEST_NAME] if name else str(key)[:LONGEST_NAME], depth + 1)
+            yield from _flat(
+                inner, f"{name}.{key}"[:LONGEST_NAME] if name else str(key)[:LONGEST_NAME], depth + 1, budget
+            )
     elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         if any(isinstance(inner, (Mapping, list)) for inner in value[:_LIST_SHOWN]):
             if depth < DEEPEST:
                 for index, inner in enumerate(value[:_LIST_SHOWN]):
-                    yield from _flat(inner, f"{name}[{index}]"[:LONGEST_NAME], depth + 1)
+                    yield from _flat(inner, f"{name}[{index}]"[:LONGEST_NAME], depth + 1, budget)
         else:
             shown = ", ".join(_text(inner) for inner in value[:_LIST_SHOWN])
             yield Setting(name, _redacted(name, f"[{shown}]"))
@@ -81,7 +87,8 @@ def _flat(value: object, name: str, depth: int) -> Iterator[Setting]:
 
 def _redacted(name: str, value: str) -> str:
     """By every part of the dotted name: "api_keys.openai" is no less secret than "api_key"."""
-    if any(is_secret_name(part) for part in re.split(r"[.\[\]]+", name) if part):
+    parts = [part for part in re.split(r"[.\[\]]+", name) if part]
+    if any(is_secret_name(part) or is_secret_name(part.removesuffix("s")) for part in parts):
         return "[redacted]"
     return redact_named(name.rpartition(".")[2], redact(value))[:LONGEST_VALUE]
 
