@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable
 
-from ftforensics.causes.ending import FAULTS, line_cite, signal_of
+from ftforensics.causes.ending import FAULTS, SIGABRT, line_cite, signal_of
 from ftforensics.causes.library_set import is_cuda_or_torch, variant_of
 from ftforensics.causes.stack import frame_text, places
 from ftforensics.facts.choose import install_command
@@ -150,9 +150,15 @@ def software_texts(death: Death, *kinds: str) -> list[StackText]:
 
 def ended_by_exception(death: Death, text: StackText) -> bool:
     """Is this text the end's own? An exception that was caught leaves the same words in a log, and the job goes on."""
-    if signal_of(death) is not None:
-        return False
+    number = signal_of(death)
+    if number is not None or text.form == "warning":
+        return number == SIGABRT and text.form == "what"
     return not death.exceptions or text.line.number >= death.exceptions[-1].line.number
+
+
+def goes_with_end(death: Death, text: StackText) -> bool:
+    """The same of what a library prints itself when it cannot go on: nobody catches that."""
+    return text.form not in ("exception", "warning") or ended_by_exception(death, text)
 
 
 def text_cites(death: Death, texts: Iterable[StackText]) -> list[Cite]:

@@ -296,8 +296,8 @@ def _other_variant(name: str, version: str, tag: BuiltFor, torch: TorchBuild) ->
     variant = variant_of(torch)
     if tag.variant is None or variant is None or tag.variant == variant:
         return None
-    base = torch.version.partition("+")[0]
-    return Companion(name, version, torch.version, f"{base}+{tag.variant}", f"built for {tag.variant}, torch {variant}")
+    base, theirs = torch.version.partition("+")[0], version.partition("+")[2]
+    return Companion(name, version, torch.version, f"{base}+{theirs}", f"built for {theirs}, torch for {variant}")
 
 
 def _other_torch(name: str, version: str, tag: BuiltFor, torch: TorchBuild) -> Companion | None:

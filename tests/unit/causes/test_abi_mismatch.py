@@ -69,6 +69,8 @@ def test_near_miss_of_an_end_stays_quiet() -> None:
 def test_missing_evidence_weakens() -> None:
     (elsewhere,) = ask_record(ID, built_for_another().frame("f", TORCH_CUDA))
     assert elsewhere.confidence is Confidence.POSSIBLE and elsewhere.against
+    (aborted,) = ask_record(ID, built_for_another().aborted().frame("c10::Error::Error", FLASH))
+    assert aborted.confidence is Confidence.POSSIBLE
     (unseen,) = ask_record(ID, built_for_another())
     assert unseen.confidence is Confidence.POSSIBLE and unseen.unknown
     text = stack_text("undefined-symbol", library=FLASH, symbol=OLD_ABI)

@@ -70,6 +70,8 @@ def test_near_miss_of_an_end_stays_quiet() -> None:
 def test_missing_evidence_weakens() -> None:
     (elsewhere,) = ask_record(ID, damaged().frame("f", TORCH_CUDA))
     assert elsewhere.confidence is Confidence.POSSIBLE and elsewhere.against
+    (aborted,) = ask_record(ID, damaged().aborted().frame("f", CUDNN))
+    assert aborted.confidence is Confidence.POSSIBLE
     (sizes,) = ask_record(ID, cut().frame(None, CUDNN))
     assert any("only sizes" in one.why for one in sizes.unknown)
     (unseen,) = ask_record(ID, damaged())

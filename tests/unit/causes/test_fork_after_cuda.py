@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ftforensics.model.crash import CxxException
 from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.mechanism import Mechanism
 from synth.death import ended, killed
@@ -37,6 +38,15 @@ def test_fires_on_torchs_own_words() -> None:
     assert finding.confidence is Confidence.LIKELY
 
 
+def test_fires_on_the_records_own_exception() -> None:
+    stack = worker().died("SIGABRT", Mechanism.ABORT_CXX_EXCEPTION, None)
+    (finding,) = ask_record(
+        ID, stack.set(cxx_exception=CxxException("N3c105ErrorE", "CUDA error: initialization error"))
+    )
+    assert finding.confidence is Confidence.LIKELY
+    assert any(one.locator == "cxx_exception" for one in finding.supports)
+
+
 @pytest.mark.parametrize(
     "stack",
     [
@@ -60,6 +70,10 @@ def test_near_miss_of_an_end_stays_quiet() -> None:
 def test_missing_evidence_weakens() -> None:
     (unseen,) = ask_record(ID, worker())
     assert unseen.confidence is Confidence.POSSIBLE and len(unseen.unknown) == 2
+    # The exception that ended it was another one.
+    other = worker().aborted().frame("c10::cuda::c10_cuda_check_implementation", INIT)
+    (other,) = ask_record(ID, other.set(cxx_exception=CxxException("N3c105ErrorE", "CUDA error: out of memory")))
+    assert other.confidence is Confidence.POSSIBLE
     # A bad access in torch's own code says less than one in the driver.
     (outside,) = ask_record(ID, worker().frame("at::native::add", TORCH_CUDA))
     assert outside.confidence is Confidence.POSSIBLE

@@ -173,7 +173,7 @@ def test_a_torch_from_elsewhere_is_a_shadow() -> None:
         ("torchvision", "0.24.0", "2.9.1", "12.8", None),  # another patch of the right one
         ("torchvision", "0.24.1+cu128", "2.9.1+cu128", "12.8", None),
         ("torchvision", "0.24.1+cu126", "2.9.1+cu128", "12.8", "2.9.1+cu126"),
-        ("torchaudio", "2.1.2+rocm5.7", "2.1.2+cu121", "12.1", "2.1.2+rocm"),
+        ("torchaudio", "2.1.2+rocm5.7", "2.1.2+cu121", "12.1", "2.1.2+rocm5.7"),
         ("flash-attn", "2.8.3+cu12torch2.8cxx11abiTRUE", "2.9.1", "12.8", "2.8"),
         ("flash-attn", "2.8.3+cu12torch2.9cxx11abiTRUE", "2.9.1", "12.8", None),
         ("torch-scatter", "2.1.2+pt24cu121", "2.4.1+cu118", "11.8", "2.4"),

@@ -135,6 +135,9 @@ def test_missing_evidence_weakens_to_gaps() -> None:
     caught = stack_text("undefined-symbol", library="libcusparse.so.12", symbol="__nvJitLinkAddData_12_1")
     (finding,) = ask_text(ID, caught, death=ended(code=1).exception("ValueError", "later"))
     assert finding.confidence is Confidence.POSSIBLE
+    raised = stack_text("cudnn-versions", wanted="9.10.2", found="9.1.0", form="exception", number=5)
+    (finding,) = ask_text(ID, raised, death=ended(code=1).exception("ValueError", "later"))
+    assert finding.confidence is Confidence.POSSIBLE
 
 
 def test_an_abort_inside_one_of_them_is_likely() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from ftforensics.causes.registry import find_cause
 from ftforensics.diagnose.verdict import weigh
+from ftforensics.model.crash import CxxException
 from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.mechanism import Mechanism
 from synth.death import DeathBuilder, ended, killed
@@ -64,8 +65,26 @@ def test_missing_evidence_weakens() -> None:
     taken_down = stack_text("nccl-watchdog", number=20)
     (finding,) = ask_text(ID, stack_text("cuda-error", code=36, number=5), taken_down, death=ended(6))
     assert finding.confidence is Confidence.POSSIBLE and finding.against
+    thrown = ended(6).text("cxx-exception", "CUDA error: an illegal memory access was encountered", "c10::Error")
+    (finding,) = ask_text(ID, taken_down, death=thrown)
+    assert finding.confidence is Confidence.POSSIBLE and finding.against
     (finding,) = ask_text(ID, taken_down, death=ended(6))
     assert finding.confidence is Confidence.LIKELY and "(" not in finding.summary
+    passed_on = aborted().process(thread_name="pt_nccl_watchdg")
+    passed_on = passed_on.set(cxx_exception=CxxException("N3c105ErrorE", "CUDA error: an illegal memory access"))
+    (finding,) = ask_record(ID, passed_on)
+    assert finding.confidence is Confidence.POSSIBLE and finding.against
+
+
+def test_the_records_own_exception_names_the_collective() -> None:
+    what = (
+        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Process group watchdog thread terminated with exception: [Rank 1] "
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+        "Timeout(ms)=600000) ran for 600020 milliseconds before timing out."
+    )
+    stack = aborted().set(cxx_exception=CxxException("N3c1016DistBackendErrorE", what))
+    (finding,) = ask_record(ID, stack.process(thread_name="pt_nccl_watchdg"))
+    assert finding.confidence is Confidence.LIKELY and "(allreduce) within 600 s" in finding.summary
 
 
 def test_it_is_no_rival_of_the_exception_that_it_threw() -> None:

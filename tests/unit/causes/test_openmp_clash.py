@@ -4,7 +4,7 @@ import pytest
 
 from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.mechanism import Mechanism
-from synth.death import ended, killed
+from synth.death import DeathBuilder, ended, killed
 from synth.software import SITE, TORCH, TORCH_CUDA, SoftwareBuilder, ask_record, ask_text, crashed, cu128, stack_text
 
 ID = "openmp-clash"
@@ -25,8 +25,8 @@ def test_fires_with_a_frame_in_one_of_them() -> None:
 
 
 @pytest.mark.parametrize("death", [ended(6), ended(code=1)])
-def test_fires_on_the_runtimes_own_words(death: object) -> None:
-    (finding,) = ask_text(ID, stack_text("openmp-twice", library="libiomp5.so", file="/x/libomp.so"), death=death)  # type: ignore[arg-type]
+def test_fires_on_the_runtimes_own_words(death: DeathBuilder) -> None:
+    (finding,) = ask_text(ID, stack_text("openmp-twice", library="libiomp5.so", file="/x/libomp.so"), death=death)
     assert finding.confidence is Confidence.LIKELY
     assert finding.summary == "Two OpenMP runtimes met in the process: libiomp5.so and libomp.so."
 

@@ -4,7 +4,7 @@ import pytest
 
 from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.mechanism import Mechanism
-from synth.death import ended, killed
+from synth.death import DeathBuilder, ended, killed
 from synth.software import SITE, TORCH_CUDA, SoftwareBuilder, ask_record, ask_text, cu128, stack_text
 
 ID = "stale-extension"
@@ -34,11 +34,15 @@ def test_fires_with_a_frame_in_an_extension_whose_owner_is_not_known() -> None:
     assert "--no-build-isolation" in (finding.remedies[0].command or "")
 
 
-@pytest.mark.parametrize("death", [ended(11), ended(code=1)])
-def test_fires_on_the_packages_own_words(death: object) -> None:
+def xformers() -> SoftwareBuilder:
+    return cu128().frame("at::native::mm", TORCH_CUDA).frame("efficient_attention_forward", f"{SITE}/xformers/_C.so")
+
+
+@pytest.mark.parametrize("death", [ended(code=1), ended(11, crash=xformers().crash)])
+def test_fires_on_the_packages_own_words(death: DeathBuilder) -> None:
     text = stack_text("built-for", library="xformers", wanted="2.1.0+cu121", found="2.9.1+cu128")
-    (finding,) = ask_text(ID, text, death=death)  # type: ignore[arg-type]
-    assert finding.confidence is Confidence.LIKELY and finding.unknown
+    (finding,) = ask_text(ID, text, death=death)
+    assert finding.confidence is Confidence.LIKELY and finding.against == []
     assert finding.summary == "xformers was built for torch 2.1.0+cu121, and torch 2.9.1+cu128 is installed."
 
 
@@ -73,7 +77,13 @@ def test_missing_evidence_weakens() -> None:
     assert elsewhere.confidence is Confidence.POSSIBLE and elsewhere.against
     (unseen,) = ask_record(ID, old_vision())
     assert unseen.confidence is Confidence.POSSIBLE and unseen.unknown
+    (aborted,) = ask_record(ID, old_vision().aborted().frame("f", VISION))
+    assert aborted.confidence is Confidence.POSSIBLE
     # It warned, and the process died elsewhere.
     text = stack_text("built-for", library="xformers", wanted="2.1.0", found="2.9.1")
     (warned,) = ask_text(ID, text, death=ended(11, crash=cu128().frame("f", TORCH_CUDA).crash))
     assert warned.confidence is Confidence.POSSIBLE and warned.against
+    (only_warned,) = ask_text(ID, text, death=ended(11))
+    assert only_warned.confidence is Confidence.POSSIBLE and only_warned.unknown
+    (gave_up,) = ask_text(ID, text, death=ended(6).text("cxx-exception", "another matter", "c10::Error"))
+    assert gave_up.confidence is Confidence.POSSIBLE

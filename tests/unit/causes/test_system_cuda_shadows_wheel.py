@@ -65,6 +65,10 @@ def test_near_miss_of_an_end_stays_quiet() -> None:
 def test_missing_evidence_weakens() -> None:
     (elsewhere,) = ask_record(ID, shadowed().frame("step", "/home/me/own.so"))
     assert elsewhere.confidence is Confidence.POSSIBLE and elsewhere.against
+    # An exception that torch threw runs through its libraries too.
+    thrown = shadowed().died("SIGABRT", Mechanism.ABORT_CXX_EXCEPTION, None).frame("c10::Error::Error", TORCH_CUDA)
+    (thrown_by_torch,) = ask_record(ID, thrown)
+    assert thrown_by_torch.confidence is Confidence.POSSIBLE
     (text_only,) = ask_text(ID, stack_text("cudnn-versions", wanted="9.10.2", found="9.1.0"))
     assert text_only.confidence is Confidence.POSSIBLE and text_only.unknown
     # No stack at all: nothing leads elsewhere, and that is said.

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 from ftforensics.causes.library_evidence import (
     ended_by_exception,
     find_frame,
+    is_bad_pointer,
     likely_if,
     no_stack,
     not_in_the_stack,
@@ -59,10 +60,9 @@ from ftforensics.parsers.cxx_name import demangled, short_name
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 30
-REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("package:torch", "image")
 _NAMESPACES = ("3c10", "2at", "5torch", "4c10d", "6caffe2")
-# Mangled names (Itanium C++ ABI 5.1): functions, constant ones, vtables, type descriptions and their names; then torch's
+# Mangled names (Itanium C++ ABI 5.1): functions, constant ones, vtables, type descriptions and their names; then its
 # plain C interfaces.
 _NAMES = (
     *(f"_Z{form}{space}" for form in ("N", "NK", "TVN", "TIN", "TSN") for space in _NAMESPACES),
@@ -84,7 +84,7 @@ def check(crash: Crash) -> Iterator[Finding]:
     against = [] if frame is not None else not_in_the_stack(crash, name)
     yield Finding(
         cause="abi-mismatch",
-        confidence=likely_if(frame is not None),
+        confidence=likely_if(frame is not None and is_bad_pointer(crash)),
         summary=(
             f"{signal_name_of(crash)} {'in' if frame is not None else 'with'} {name}, which needs {first.count} "
             f"function{'s' if first.count != 1 else ''} that {_torch(software)} does not have"

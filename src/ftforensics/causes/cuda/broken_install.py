@@ -9,9 +9,10 @@ was damaged by an interrupted install, a full disk, a second package that brings
 ## How it is told apart
 
 The files were compared with RECORD, or a mapped library has another size than its package installed. It is likely the
-cause when the stack leads into a damaged file, or when the loader said that a file of the package is missing; otherwise
-possible. Headers and other files that no process loads say nothing. Where every library of every package differs,
-somebody rewrote them all (`strip`, `patchelf`, as image builders do), and it is possible at most.
+cause when the stack leads into a damaged file (or could not be seen, and such a file was mapped), or when the loader
+said that a file of the package is missing; otherwise possible, as it is after an abort, which says itself what went
+wrong. Headers and other files that no process loads say nothing. Where every library of every package differs, somebody
+rewrote them all (`strip`, `patchelf`, as image builders do), and it is possible at most.
 
 ## What to do
 
@@ -61,7 +62,6 @@ from ftforensics.model.software import BrokenFile, Pin, Software
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 23
-REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("package:torch", "package:nvidia-*", "image")
 _REWRITTEN = 4  # this many libraries of wheels, and all of them, differ: that is no damage
 _MOST = 6  # cites
@@ -81,7 +81,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         )
     yield Finding(
         cause="broken-install",
-        confidence=likely_if((frame is not None or _unseen(crash, broken)) and not rewritten),
+        confidence=likely_if(is_bad_pointer(crash) and not rewritten and (frame is not None or _unseen(crash, broken))),
         summary=(
             f"{signal_name_of(crash)} {'in' if frame is not None else 'with'} a damaged file of {first.package} "
             f"{first.version}: {_name(first)} ({first.how})."
@@ -111,7 +111,7 @@ def _broken(crash: Crash) -> list[BrokenFile]:
 
 def _unseen(crash: Crash, broken: list[BrokenFile]) -> bool:
     """The stack is not known, and a damaged library was mapped: nothing leads elsewhere."""
-    return is_bad_pointer(crash) and not frames(crash) and any(one.path in mapped(crash) for one in broken)
+    return not frames(crash) and any(one.path in mapped(crash) for one in broken)
 
 
 def _name(broken: BrokenFile) -> str:

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 from ftforensics.causes.library_evidence import (
     frame_in,
+    goes_with_end,
     likely_if,
     no_stack,
     not_in_the_stack,
@@ -160,7 +161,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         if brings(pin.package, "cuDNN"):
             yield Finding(
                 cause="drifted-cuda-library",
-                confidence=Confidence.POSSIBLE if is_newer_patch(pin) else Confidence.LIKELY,
+                confidence=likely_if(goes_with_end(death, texts[-1]) and not is_newer_patch(pin)),
                 summary=f"cuDNN failed: {pin.package} {pin.installed} is installed, {pin.by} demands {pin.version}.",
                 supports=[_pin_cite(pin), *text_cites(death, texts[-1:])],
                 remedies=_remedies(pin),

@@ -34,9 +34,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.cuda_text import said_in_record, stands_for
 from ftforensics.causes.library_evidence import (
     find_frame,
     frames,
+    goes_with_end,
     likely_if,
     mapped,
     no_stack,
@@ -59,7 +61,7 @@ KIND = Kind.CIRCUMSTANCE
 ORDER = 28
 REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("package:torch",)
-_NOT_INITIALISED = 3  # cudaErrorInitializationError
+_is_initialisation = stands_for("fork-after-cuda")  # cudaErrorInitializationError
 _REMEDIES = (
     Remedy(
         "Start workers without fork: DataLoader(..., multiprocessing_context='spawn', persistent_workers=True), or at "
@@ -75,16 +77,20 @@ def check(crash: Crash) -> Iterator[Finding]:
     libcuda = next((path for path in mapped(crash) if kind_of(path) == "libcuda"), None)
     if parent is None or libcuda is None or not own_fault(crash):
         return
+    told = said_in_record(crash, stands_for("fork-after-cuda"))
     frame = find_frame(crash, _uses_cuda)
-    if frame is None and frames(crash):
+    if told is None and frame is None and frames(crash):
         return
+    # An exception whose text is another one says what it was.
+    other = told is None and crash.record.cxx_exception is not None and bool(crash.record.cxx_exception.what)
     yield Finding(
         cause="fork-after-cuda",
-        confidence=likely_if(frame is not None and _inside(crash)),
+        confidence=likely_if(told is not None or (frame is not None and not other and _inside(crash))),
         summary=f"{signal_name_of(crash)} in a child that was forked from process {parent}, while it used CUDA.",
         supports=[
             Cite("crash", "process.fork_of", f"a forked child of process {parent}"),
             Cite("crash", "modules", f"{libcuda} is mapped"),
+            *(told.supports if told is not None else []),
             *([frame] if frame is not None else []),
             *where(crash),
         ],
@@ -112,13 +118,13 @@ def _inside(crash: Crash) -> bool:
 
 def check_death(death: Death) -> Iterator[Finding]:
     said = software_texts(death, "fork-after-cuda")
-    errors = [one for one in software_texts(death, "cuda-error") if one.code == _NOT_INITIALISED]
+    errors = [one for one in software_texts(death, "cuda-error") if _is_initialisation(one)]
     texts = said or errors
     if not texts or not (said or _is_worker(death)):
         return
     yield Finding(
         cause="fork-after-cuda",
-        confidence=likely_if(True),
+        confidence=likely_if(goes_with_end(death, texts[-1])),
         summary=_text_summary(texts[-1]),
         supports=[*text_cites(death, texts[-1:]), *_worker_cites(death)],
         unknown=[] if said else [Gap("crash", "whether its parent had started CUDA before it forked")],

@@ -9,8 +9,8 @@ it.
 ## How it is told apart
 
 By a table of releases, each with its source. It is likely the cause when the stack shows the function or the library
-that the report names, and the report leaves no other explanation; otherwise it is possible. An entry that depends on
-the driver counts only where the driver is known.
+that the report names, and the report leaves no other explanation; otherwise it is possible. A stack that is known as a
+whole and does not show it excludes it. An entry that depends on the driver counts only where the driver is known.
 
 ## What to do
 
@@ -41,6 +41,7 @@ from ftforensics.causes.library_evidence import (
     signal_name_of,
     where,
 )
+from ftforensics.causes.library_set import is_cuda_or_torch
 from ftforensics.causes.registry import Kind
 from ftforensics.facts.known_bad import KnownBad, matching
 from ftforensics.model.basics import Cite, Gap
@@ -59,9 +60,10 @@ def check(crash: Crash) -> Iterator[Finding]:
     driver = crash.record.driver.module_version if crash.record.driver else None
     machine = crash.record.job.machine if crash.record.job else None
     found = [
-        _finding(crash, package, entry)
+        _finding(crash, package, entry, shown)
         for package in _packages(crash)
         for entry in matching(package.name, package.version, driver=driver, machine=machine)
+        if (shown := _shown(crash, entry.module)) is not None or not _excluded(crash, entry)
     ]
     yield from sorted(found, key=lambda one: one.confidence is not Confidence.LIKELY)[:1]
 
@@ -75,8 +77,15 @@ def _packages(crash: Crash) -> list[Package]:
     return [Package(name, version) for name, version in sorted(pairs, key=str) if name and version]
 
 
-def _finding(crash: Crash, package: Package, entry: KnownBad) -> Finding:
-    shown = _shown(crash, entry.module) if entry.module else None
+def _excluded(crash: Crash, entry: KnownBad) -> bool:
+    """The whole stack is known, and what the report shows is not in it. A frame without a name could be the one that is
+    meant only in a library of CUDA's or torch's."""
+    cut = crash.record.native is not None and crash.record.native.complete is False
+    named = all(one.function or (one.library and not is_cuda_or_torch(one.library)) for one in crash.native)
+    return entry.module is not None and bool(crash.native) and not cut and named
+
+
+def _finding(crash: Crash, package: Package, entry: KnownBad, shown: Cite | None) -> Finding:
     against = []
     if entry.module and shown is None and frames(crash):
         against.append(Cite("crash", "native.frames", f"{entry.module} is not in the stack"))
@@ -110,8 +119,10 @@ def _driver(crash: Crash, entry: KnownBad) -> str:
     return f"driver {crash.record.driver.module_version if crash.record.driver else '?'} is in {entry.driver}"
 
 
-def _shown(crash: Crash, module: str) -> Cite | None:
+def _shown(crash: Crash, module: str | None) -> Cite | None:
     """A frame whose function or file has `module` in it."""
+    if module is None:
+        return None
 
     def fits(frame: Frame) -> bool:
         return module in (frame.function or "") or module in (frame.library or "")

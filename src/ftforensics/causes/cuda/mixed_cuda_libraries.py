@@ -48,6 +48,7 @@ from collections.abc import Iterator
 from ftforensics.causes.library_evidence import (
     ended_by_exception,
     find_frame,
+    goes_with_end,
     is_bad_pointer,
     library_cite,
     likely_if,
@@ -188,8 +189,7 @@ def check_death(death: Death) -> Iterator[Finding]:
     libraries = (death.crash.record.libraries if death.crash is not None else None) or []
     found = next((mix for mix in mixes(libraries) if not mix.private), None)
     one = versions or texts[-1]
-    # cuDNN's parts are named when they are needed, and then the work ends; a caught ImportError leaves the same words.
-    sure = one.kind in _CUDNN_TEXTS or ended_by_exception(death, one)
+    sure = goes_with_end(death, one) if one.kind in _CUDNN_TEXTS else ended_by_exception(death, one)
     yield Finding(
         cause="mixed-cuda-libraries",
         confidence=likely_if(sure),

@@ -12,7 +12,7 @@ killed, hung in a file system or took another branch of the program.
 SIGABRT, with torch's own message about the watchdog in the log, or with the watchdog's thread or functions in the
 crash record. It is likely, and it says how this process ended; the why is with another rank. An error of CUDA's that
 the watchdog merely passes on (an illegal memory access) comes from an earlier kernel of this process: then it is
-possible.
+possible, and the exception's own text says more.
 
 ## What to do
 
@@ -34,14 +34,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.cuda_text import said_in_record
 from ftforensics.causes.ending import SIGABRT, signal_of
-from ftforensics.causes.library_evidence import software_texts, text_cites, where
+from ftforensics.causes.library_evidence import likely_if, software_texts, text_cites, where
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import frame_text
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
-from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.diagnosis import Finding, Remedy
 from ftforensics.model.launcher import StackText
 from ftforensics.model.mechanism import Mechanism
 
@@ -73,16 +74,22 @@ def check(crash: Crash) -> Iterator[Finding]:
     named = thread in _THREADS
     if not _aborted(crash) or (frame is None and not named):
         return
-    supports = [frame] if frame is not None else []
+    timed_out = said_in_record(crash, _is_watchdogs)
+    exception = crash.record.cxx_exception.what if crash.record.cxx_exception else None
+    # It passes on errors of CUDA's and NCCL's too, whose text is then the exception's.
+    passed_on = exception if exception and timed_out is None else None
+    supports = [*(timed_out.supports if timed_out is not None else []), *([frame] if frame is not None else [])]
     if named:
         supports.append(Cite("crash", "process.thread_name", f"{thread}: torch's name for the watchdog's thread"))
     yield Finding(
         cause="nccl-watchdog-abort",
-        confidence=Confidence.LIKELY,
-        summary="NCCL's watchdog ended the process: a collective did not finish or failed, and the culprit may be "
-        "another rank.",
+        confidence=likely_if(passed_on is None),
+        summary=_summary(timed_out.texts[0] if timed_out is not None else None),
         supports=[*supports, *where(crash)],
-        against=list(crash.reading.against),
+        against=[
+            *crash.reading.against,
+            *([Cite("crash", "cxx_exception", f"the exception is no timeout: {passed_on[:200]}")] if passed_on else []),
+        ],
         unknown=[
             *crash.reading.unknown,
             Gap("launcher", "which collective, and whether it timed out or failed", "ftforensics analyze RECORD LOG"),
@@ -113,19 +120,30 @@ def check_death(death: Death) -> Iterator[Finding]:
     timed_out = next((one for one in reversed(texts) if one.seconds is not None or one.symbol), None)
     # A CUDA error that was there before is what the watchdog passes on.
     first = min(one.line.number for one in texts)
-    errors = [one for one in software_texts(death, "cuda-error") if one.line.number < first]
+    errors = [one.line for one in software_texts(death, "cuda-error") if one.line.number < first]
+    if timed_out is None:
+        errors += [one.line for one in death.texts if one.kind == "cxx-exception" and one.message]
     yield Finding(
         cause="nccl-watchdog-abort",
-        confidence=Confidence.POSSIBLE if errors and timed_out is None else Confidence.LIKELY,
+        confidence=likely_if(timed_out is not None or not errors),
         summary=_summary(timed_out),
         supports=text_cites(death, [timed_out or texts[-1]]),
-        against=[Cite("launcher", f"line {one.line.number}", one.line.text) for one in errors[:1]],
+        against=[Cite("launcher", f"line {one.number}", one.text) for one in errors[:1]],
         unknown=[Gap("launcher", "which rank did not come", "ftforensics analyze RUN_FOLDER")],
         remedies=list(_REMEDIES),
     )
 
 
+def _is_watchdogs(text: StackText) -> bool:
+    return text.kind == "nccl-watchdog"
+
+
 def _summary(text: StackText | None) -> str:
-    what = f" ({text.symbol.lower()})" if text is not None and text.symbol else ""
-    limit = f" within {text.seconds:g} s" if text is not None and text.seconds else ""
+    if text is None:
+        return (
+            "NCCL's watchdog ended the process: a collective did not finish or failed, and the culprit may be another "
+            "rank."
+        )
+    what = f" ({text.symbol.lower()})" if text.symbol else ""
+    limit = f" within {text.seconds:g} s" if text.seconds else ""
     return f"NCCL's watchdog ended the process: another rank did not come to a collective{what}{limit}."

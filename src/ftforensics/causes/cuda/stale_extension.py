@@ -10,9 +10,9 @@ Some say so at import, some crash at the first call.
 
 Each torch release goes with one torchvision and one torchaudio; wheels of extensions name the torch that they were
 built for; and xformers and torchvision say it in so many words. It is likely the cause when the stack leads into that
-package, or when the package itself said so and nothing shows that the crash was elsewhere; otherwise possible. Another
-patch of the same torch is no mismatch. A loader's message that libtorch or libc10 is not there under the name that an
-extension asks for says the same.
+package, or when the process ended by the package's own error about it; otherwise it is possible, also after a warning.
+Another patch of the same torch is no mismatch. A loader's message that libtorch or libc10 is not there under the name
+that an extension asks for says the same.
 
 ## What to do
 
@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from ftforensics.causes.library_evidence import (
     ended_by_exception,
     find_frame,
-    frames,
+    is_bad_pointer,
     likely_if,
     no_stack,
     not_in_the_stack,
@@ -61,7 +61,6 @@ from ftforensics.model.software import Software
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 31
-REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("package:torch", "package:torchvision", "package:torchaudio", "image")
 _TRIO = ("torchvision", "torchaudio")
 
@@ -78,7 +77,7 @@ def _finding(crash: Crash, companion: Companion) -> Finding:
     frame = _frame(crash, companion.package)
     return Finding(
         cause="stale-extension",
-        confidence=likely_if(frame is not None),
+        confidence=likely_if(frame is not None and is_bad_pointer(crash)),
         summary=(
             f"{signal_name_of(crash)} {'in' if frame is not None else 'with'} {companion.package} {companion.version}, "
             f"which was built for {_wanted(companion)}; torch {companion.torch} is installed."
@@ -142,8 +141,8 @@ def check_death(death: Death) -> Iterator[Finding]:
     built_for = text.kind == "built-for"
     package = (text.library or "an extension").rpartition("/")[2]
     frame = _frame(crash, package) if crash is not None else None
-    elsewhere = crash is not None and bool(frames(crash)) and frame is None
-    sure = ended_by_exception(death, text) if not built_for else not elsewhere
+    # A warning alone does not tell: the compiled part may not even have been loaded.
+    sure = ended_by_exception(death, text) or (frame is not None and crash is not None and is_bad_pointer(crash))
     yield Finding(
         cause="stale-extension",
         confidence=likely_if(sure),

@@ -37,7 +37,9 @@ from collections.abc import Iterator
 
 from ftforensics.causes.library_evidence import (
     cuda_frame,
+    frame_in,
     frames,
+    goes_with_end,
     is_bad_pointer,
     library_cite,
     likely_if,
@@ -59,11 +61,10 @@ from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
-from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.diagnosis import Finding, Remedy
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 21
-REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("variable:LD_LIBRARY_PATH", "variable:LD_PRELOAD", "package:torch", "package:nvidia-*", "image")
 _SETTLE = Remedy(
     "Run once with nothing but the environment's own libraries. If it still dies, the outside one was not the cause",
@@ -79,8 +80,10 @@ def check(crash: Crash) -> Iterator[Finding]:
     # Where torch itself is another one, everything else follows from that.
     first = next((one for one in found if set_name(one.library.kind) == "PyTorch"), found[0])
     what = set_name(first.library.kind) or first.library.kind
-    frame = cuda_frame(crash)
-    sure = (is_bad_pointer(crash) and not frames(crash)) or frame is not None
+    inside = frame_in(crash, [one.library.path for one in found])
+    frame = inside or cuda_frame(crash)
+    # An exception that torch throws runs through its libraries too; a bad pointer does not say where it comes from.
+    sure = inside is not None or (is_bad_pointer(crash) and (frame is not None or not frames(crash)))
     value, cited = variable(crash, "LD_LIBRARY_PATH")
     unknown = [Gap("libraries", f"the version of {first.library.path}")] if not first.library.version else []
     if value is None and first.by is None:
@@ -133,7 +136,7 @@ def check_death(death: Death) -> Iterator[Finding]:
     cited = variable(death.crash, "LD_LIBRARY_PATH")[1] if death.crash is not None else []
     yield Finding(
         cause="system-cuda-shadows-wheel",
-        confidence=Confidence.LIKELY if found else Confidence.POSSIBLE,
+        confidence=likely_if(found and goes_with_end(death, texts[-1])),
         summary=f"torch was built with cuDNN {texts[-1].wanted} and a cuDNN {texts[-1].found} took its place.",
         supports=[*text_cites(death, texts[-1:]), *(library_cite(one.library) for one in found), *cited],
         unknown=[] if found else [Gap("libraries", "from where cuDNN was loaded", "ftforensics run -- COMMAND...")],
