@@ -298,24 +298,31 @@ def _openmp(libraries: list[Library]) -> Iterator[Check]:
 
 
 def _known_bad(software: Software, driver: Driver | None, machine: str | None) -> Iterator[Check]:
+    """What torch itself demands in this version is a remark, not a warning: most runs with it are well."""
     version = driver.module_version if driver else None
-    count = 0
+    demanded = {pin.package for pin in software.pins if pin.installed == pin.version}
+    noted: list[str] = []
+    warned = 0
     for package in software.packages:
         for entry in known_bad.matching(package.name, package.version, driver=version, machine=machine):
-            count += 1
+            said = f"{package.name} {package.version} is known for this: {entry.symptom}"
+            if package.name in demanded:
+                noted.append(f"{said}; then {entry.fix}")
+                continue
+            warned += 1
             yield Check(
                 "known-bad-release",
                 TOPIC,
                 Status.WARN,
-                f"{package.name} {package.version} is known for this: {entry.symptom}",
+                said,
                 "known-bad-version",
                 Confidence.POSSIBLE,
                 [Cite("facts", "known-bad releases", f"{entry.package} {entry.versions}: {entry.source}")],
-                [Remedy(entry.fix, entry.command)],
+                [Remedy(f"The cure: {entry.fix}", entry.command)],
             )
-    if not count and software.packages:
-        said = f"none of {len(software.packages)} packages is known to crash"
-        yield Check("known-bad-release", TOPIC, Status.OK, said)
+    if not warned and software.packages:
+        said = f"none of {len(software.packages)} packages is one to avoid"
+        yield Check("known-bad-release", TOPIC, Status.OK, "; ".join([said, *noted]))
 
 
 def _library(library: Library) -> str:

@@ -18,11 +18,12 @@ from ftforensics.preflight.options import Options
 from ftforensics.preflight.run import answer
 
 _REQUIREMENT = re.compile(
-    r"\s*(?:torch\s*(?:==\s*|\s))?\s*v?(?P<release>\d{1,3}(?:\.\d{1,4}){1,3})(?:\+(?P<local>[A-Za-z0-9][A-Za-z0-9._]{0,30}))?\s*"
+    r"\s*(?:torch\s*(?:==\s*|\s))?\s*v?(?P<release>\d{1,3}(?:\.\d{1,4}){1,3})(?:\+(?P<local>[A-Za-z0-9][A-Za-z0-9._]{0,30}))?\s*",
+    re.ASCII,
 )
-_DRIVER = re.compile(r"\d{3,4}(?:\.\d{1,4}){0,2}")
-_CAPABILITY = re.compile(r"(?:sm_?|compute_?)?(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)(\d{1,2})(\d)[af]?")
-_PYTHON = re.compile(r"3\.\d{1,2}(?:\.\d{1,2})?")
+_DRIVER = re.compile(r"\d{3,4}(?:\.\d{1,4}){0,2}", re.ASCII)
+_CAPABILITY = re.compile(r"(?:sm_?|compute_?)?(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)(\d{1,2})(\d)[af]?", re.ASCII)
+_PYTHON = re.compile(r"3\.\d{1,2}(?:\.\d{1,2})?", re.ASCII)
 
 
 class NotUnderstood(ValueError):

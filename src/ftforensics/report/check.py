@@ -48,9 +48,12 @@ def _head(page: Page, preflight: Preflight) -> None:
         parts.append(f"{unknown} could not be seen")
     text = ", ".join(parts) or f"{_plural(len(preflight.checks), 'check')}, nothing found"
     word, style = ("NOT READY", "bold red") if fails else ("READY", "bold green")
-    line = Text(page.edge(f"{text[:1].upper()}{text[1:]}.", word))
-    line.stylize(style, len(line) - len(word))
-    page.line(line)
+    pieces = page.wrapped(f"{text[:1].upper()}{text[1:]}.", page.wide - len(word) - 3)
+    first = Text(page.edge(pieces[0], word))
+    first.stylize(style, len(first) - len(word))
+    page.line(first)
+    for piece in pieces[1:]:
+        page.line("  " + piece)
     if subject := _subject(preflight.subject):
         page.hanging("  ", subject)
 

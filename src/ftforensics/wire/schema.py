@@ -17,10 +17,12 @@ from ftforensics.model.basics import Address
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.model.helper_report import HelperReport
+from ftforensics.model.preflight import Preflight
 from ftforensics.model.run import RunEvent
 from ftforensics.model.stack import LoadedStack
 
 PUBLISHED: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "check.schema.json": (Preflight, "ftforensics.check/1"),
     "crash.schema.json": (CrashRecord, "ftforensics.crash/1"),
     "helper.schema.json": (HelperReport, "ftforensics.helper/1"),
     "report.schema.json": (Diagnosis, "ftforensics.report/1"),
