@@ -73,7 +73,7 @@ def _requirements(text: str) -> Iterator[Requirement]:
             continue
         try:
             yield Requirement(match[1])
-        except (InvalidRequirement, RecursionError):  # a thousand nested parentheses
+        except (InvalidRequirement, RecursionError):  # packaging before 26 does not count parentheses
             continue
 
 

@@ -92,11 +92,8 @@ def loaded_libraries(
 
 def with_pins(libraries: Iterable[Library], software: Software | None) -> list[Library]:
     """The same with what the installed torch demands of each library's package."""
-    pins = {
-        pin.package: pin
-        for pin in (software.pins if software else [])
-        if pin.by.startswith(("torch ", "pytorch ")) and pin.package != "torch"
-    }
+    demanded = software.pins if software else []
+    pins = {pin.package: pin for pin in demanded if pin.by.startswith(("torch ", "pytorch "))}
     return [
         msgspec.structs.replace(library, pin=pin.version, pinned_by=pin.by)
         if library.package and (pin := pins.get(library.package))

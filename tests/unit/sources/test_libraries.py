@@ -256,10 +256,11 @@ def test_the_entry_of_the_search_path_that_it_lies_in(machine: Machine) -> None:
     (machine.root / "usr/local/cuda").symlink_to("/usr/local/cuda-11.8")
     (machine.root / "usr/local/cuda-11.8/lib64").symlink_to("targets/x86_64-linux/lib")
     (machine.root / "opt/links").mkdir()
+    (machine.root / "opt/b").symlink_to("/opt/a")
     (machine.root / "opt/links/libcudnn.so.8").symlink_to("/etc/alternatives/store/libcudnn.so.8.8.1")
-    path = ":lib:/gone;/usr/local/cuda/lib64:/opt/links:/opt/a:/usr/local/cuda-11.8/lib64"
+    path = ":lib:/gone;/usr/local/cuda/lib64:/opt/links:/opt/b:/usr/local/cuda-11.8/lib64"
     found = machine.read(real, tuned, linked, wheel, extension, search_path=path)
-    assert [library.searched for library in found] == ["/usr/local/cuda/lib64", "/opt/a", "/opt/links", None, None]
+    assert [library.searched for library in found] == ["/usr/local/cuda/lib64", "/opt/b", "/opt/links", None, None]
     assert {library.searched for library in machine.read(real, wheel)} == {None}
 
 
