@@ -30,6 +30,7 @@ _CUDA_VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(\.[0-9]{1,4}){0,2}")
 _API_LEVELS = range(1000, 100_000)  # of cuDriverGetVersion: 1000 * major + 10 * minor
 # Parts of a driver whose files carry its version in their names.
 _DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm")
+_OPENS_DRIVER = ("libcudart", "libtorch_cuda", "libc10_cuda", "libnccl")
 _COMPAT = re.compile(r"/(cuda-)?compat[^/]*/")
 # What NVML calls its own version: the CUDA major and then the driver's, "12.570.124.06".
 _NVML_PREFIX = re.compile(r"[0-9]{1,2}\.(?=[0-9]{3,4}\.[0-9])")
@@ -184,11 +185,17 @@ def compat_libcuda(driver: Driver | None, libraries: list[Library] | None) -> st
     return path if path and _COMPAT.search(path) else None
 
 
-def uses_cuda(driver: Driver | None, libraries: list[Library] | None) -> bool | None:
-    """Did the process open the driver at all? None: nobody looked."""
+def uses_cuda(driver: Driver | None, libraries: list[Library] | None) -> bool:
+    """Can the driver have had a part in it? False only where it was looked and neither libcuda nor a library that opens
+    it was loaded. The CUDA runtime lets libcuda go again after a driver that it refuses."""
+    return libraries is None or opened(driver, libraries) or any(one.kind in _OPENS_DRIVER for one in libraries)
+
+
+def opened(driver: Driver | None, libraries: list[Library] | None) -> bool:
+    """Was libcuda loaded when it died, as far as anybody looked?"""
     if driver is not None and driver.libcuda_path:
         return True
-    return None if libraries is None else any(one.kind == "libcuda" for one in libraries)
+    return libraries is None or any(one.kind == "libcuda" for one in libraries)
 
 
 def gpus_without_code(software: Software | None, driver: Driver | None) -> list[Gpu]:

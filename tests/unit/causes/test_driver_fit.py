@@ -8,6 +8,7 @@ from ftforensics.causes.driver_fit import (
     driver_fit,
     gpus_without_code,
     half_upgraded,
+    opened,
     settling_run,
     stub_loaded,
     torch_for_driver,
@@ -140,9 +141,14 @@ def test_a_stub_is_named_once() -> None:
 
 
 def test_whether_the_driver_was_opened() -> None:
-    assert uses_cuda(Driver("530.30.02"), []) is False
-    assert uses_cuda(None, None) is None
-    assert uses_cuda(None, [Library("/usr/lib/libcuda.so.1", "libcuda")]) is True
+    driver = Driver("530.30.02")
+    assert not uses_cuda(driver, []) and not opened(driver, [])
+    assert uses_cuda(None, None) and opened(None, None)  # nobody looked
+    libcuda = [Library("/usr/lib/libcuda.so.1", "libcuda")]
+    assert uses_cuda(driver, libcuda) and opened(driver, libcuda)
+    # The runtime lets a driver go that it refuses.
+    runtime = [Library("/a/libcudart.so.12", "libcudart")]
+    assert uses_cuda(driver, runtime) and not opened(driver, runtime)
 
 
 def test_without_a_torch_that_fits_the_same_one_is_tried_in_a_clean_environment() -> None:

@@ -55,6 +55,12 @@ def test_the_level_in_the_text_is_enough_for_a_remedy() -> None:
     assert commands(finding)[0].endswith("/whl/cu121") and "torch==2.5.1" in commands(finding)[0]
 
 
+def test_the_runtime_has_let_go_of_a_driver_that_it_refused() -> None:
+    builder = cu130().without("/usr/lib/x86_64-linux-gnu/libcuda").on_driver(path=None)
+    (finding,) = about(ID, builder.frame("ncclCommInitRank", NCCL))
+    assert finding.confidence is Confidence.LIKELY
+
+
 def test_fires_where_it_died_inside_cuda_with_a_driver_of_another_major_version() -> None:
     (finding,) = about(ID, cu130().frame("ncclCommInitRank", NCCL))
     assert finding.confidence is Confidence.LIKELY
@@ -88,7 +94,7 @@ def test_before_cuda_11_there_is_no_window() -> None:
         cu130("", None).frame("f", NCCL),
         cu130("1" * 4000, 10**9).frame("f", NCCL),
         cu130().set(driver=None).frame("f", NCCL),
-        cu130().without("/usr/lib/x86_64-linux-gnu/libcuda").on_driver(path=None),
+        cu130().set(libraries=[]).on_driver(path=None),
         on_driver("580.65.06", 13000).torch("2.5.1", "12.1").frame("f", NCCL),  # an old torch on a new driver
         printed(ended(code=1), error(35, version=0)),
         printed(ended(code=1), error(36)),

@@ -50,6 +50,7 @@ from ftforensics.causes.driver_fit import (
     DriverFit,
     Fit,
     driver_fit,
+    opened,
     settling_run,
     torch_for_driver,
     uses_cuda,
@@ -86,6 +87,7 @@ _ENTRY_POINTS = (
     ),
     ("12.8", ("cuMemcpyBatchAsync", "cuMemcpy3DBatchAsync", "cuStreamGetDevice")),
 )  # fmt: skip
+_UNOPENED = Cite("libraries", "libcuda", "the driver's libcuda was not loaded when it died")
 
 
 def check(crash: Crash) -> Iterator[Finding]:
@@ -97,7 +99,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         yield _said(text, record)
         return
     fit = driver_fit(record.software, record.driver, record.libraries)
-    if uses_cuda(record.driver, record.libraries) is False:
+    if not uses_cuda(record.driver, record.libraries):
         return
     if fit.bare is Fit.WINDOW and fit.compat and fit.fit is Fit.EXACT:
         cite = Cite("driver", "libcuda_path", f"a compatibility package in use raises the level to CUDA {fit.level}")
@@ -105,9 +107,11 @@ def check(crash: Crash) -> Iterator[Finding]:
         return
     if fit.fit is not Fit.WINDOW:
         return
+    unopened = [] if opened(record.driver, record.libraries) else [_UNOPENED]
     called = null_call(crash)
     if called is None:
         against, unknown = _not_shown(crash)
+        against += unopened
         summary = f"{_older(fit)[:-1]}: NVIDIA supports that, and it is not shown to be the cause."
         yield _finding(record, Confidence.POSSIBLE, summary, list(fit.supports), against, unknown)
         return
@@ -118,7 +122,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         *fit.supports,
         *_lacks(fit),
     ]
-    against, unknown = set_trouble(record), _unseen_set(record)
+    against, unknown = [*set_trouble(record), *unopened], _unseen_set(record)
     summary = (
         f"{caller_text(frame)} called a function that is not there, and {fit.driver_text}, older than the CUDA "
         f"{fit.cuda} of {fit.built}."

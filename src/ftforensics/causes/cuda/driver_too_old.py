@@ -75,7 +75,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         yield _said(text, record)
         return
     fit = driver_fit(record.software, record.driver, record.libraries)
-    if uses_cuda(record.driver, record.libraries) is False:
+    if not uses_cuda(record.driver, record.libraries):
         return
     if fit.bare is Fit.TOO_OLD and fit.compat and fit.fit is not Fit.TOO_OLD:
         cite = Cite("driver", "libcuda_path", f"a compatibility package in use raises the level to CUDA {fit.level}")

@@ -64,7 +64,7 @@ def check(crash: Crash) -> Iterator[Finding]:
     # Where one of several GPUs is served the job may well have used that one.
     if not left_out or record.driver is None or len(left_out) < len(record.driver.gpus):
         return
-    if uses_cuda(record.driver, record.libraries) is False:
+    if not uses_cuda(record.driver, record.libraries):
         return
     against = [] if gave_up(crash) else [Cite("crash", "signal", "a missing kernel is an error, never a memory fault")]
     yield _finding(record, Confidence.POSSIBLE, [], against, [])
