@@ -57,7 +57,7 @@ def read_cache(content: bytes, machine: int) -> list[CachedLibrary]:
     def text(offset: int) -> str:
         at = start + offset
         end = content.find(b"\0", at, at + _TEXT_LIMIT)
-        return content[at : max(at, end)].decode("utf-8", "surrogateescape")
+        return content[at : max(at, end)].decode("utf-8", "backslashreplace")
 
     hwcaps = _hwcaps(content, extension, text) if start == 0 else []
     found = []

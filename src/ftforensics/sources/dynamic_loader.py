@@ -30,6 +30,8 @@ from ftforensics.symbols.elf import PT_LOAD, Elf, ElfError, read_elf
 CACHE = "/etc/ld.so.cache"
 CACHE_LIMIT = 32 << 20  # bytes
 LOADED_LIMIT = 4096  # files; the largest training process seen maps 600
+NOT_FOUND_LIMIT = 1000  # names told
+FOLDERS_LIMIT = 256  # of one search path
 DEFAULT_FOLDERS = {
     62: ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"),
     183: ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"),
@@ -177,7 +179,7 @@ class DynamicLoader:
 
     def _tell(self, name: str, by: LoadedFile | None, why: str, optional: bool, called: bool) -> None:
         asks = None if by is None or (called and by is self._program) else by.real
-        if (name, asks) not in self._absent:
+        if (name, asks) not in self._absent and len(self.not_found) < NOT_FOUND_LIMIT:
             self._absent.add((name, asks))
             self.not_found.append(NotFound(name, asks, why, optional))
 
@@ -237,7 +239,7 @@ class DynamicLoader:
 
     def _folders(self, text: str, separator: str, owner: LoadedFile | None) -> list[str]:
         found = []
-        for part in text.split(separator):
+        for part in text.split(separator)[:FOLDERS_LIMIT]:
             path = self._expanded(part or ".", owner)
             if path is not None:
                 found.append(path)

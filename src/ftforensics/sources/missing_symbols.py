@@ -53,7 +53,8 @@ def missing_symbols(host: Host, extensions: Iterable[Library], libraries: Iterab
     """Of each extension, the names of torch's that nobody gives it. libraries: all that are loaded, torch's among them.
 
     An extension whose file is no longer the mapped one is left out; with a torch whose files are no longer the mapped
-    ones, or without libc10, nothing can be said about any. About 2 ms an extension, 40 ms for one that needs 1,000
+    ones, or without libc10 and libtorch_cpu, nothing can be said about any. Files are told apart by build-id: one that
+    has none, as the mapped one had none, is taken for it. About 2 ms an extension, 40 ms for one that needs 1,000
     names.
     """
     loaded = list(libraries)
@@ -65,7 +66,7 @@ def missing_symbols(host: Host, extensions: Iterable[Library], libraries: Iterab
         given = [file.exports() for file in torch]
         abi = _abi_of_torch(torch)
         for extension in extensions:
-            file = _opened(host, extension, stack)
+            file = _mapped(host, extension, stack)
             if file is None:
                 continue
             missing = _undefined(file)
@@ -98,30 +99,35 @@ def exported_by(host: Host, name: str, libraries: Iterable[Library]) -> str | No
 
 
 def _torch(host: Host, libraries: list[Library], stack: ExitStack) -> list[_Open]:
-    """torch's own libraries; none at all when one of them cannot be compared."""
+    """torch's own libraries; none at all when one of them cannot be compared, or not even the CPU's part is there (a
+    crash in the middle of `import torch`)."""
     found = []
     for library in libraries:
         if library_name.is_torch(library.kind):
-            file = _opened(host, library, stack)
+            file = _mapped(host, library, stack)
             if file is None:
                 return []
             found.append(file)
-    return found if any(library_name.kind_of(file.path) == "libc10" for file in found) else []
+    kinds = {library_name.kind_of(file.path) for file in found}
+    return found if {"libc10", "libtorch_cpu"} <= kinds else []
 
 
-def _opened(host: Host, library: Library, stack: ExitStack) -> _Open | None:
+def _mapped(host: Host, library: Library, stack: ExitStack) -> _Open | None:
+    """The library's file, when it is still the one that was mapped."""
+    file = _opened(host, library.path, stack)
+    if file is None or file.elf.build_id != library.build_id:
+        return None
+    # Without a build-id: one that is known to have been replaced. That it differs from RECORD does not matter.
+    return file if file.elf.build_id or not library.drifted or "loaded" not in library.drifted else None
+
+
+def _opened(host: Host, path: str, stack: ExitStack) -> _Open | None:
     try:
-        fd = stack.enter_context(host.open(library.path)).fileno()
+        fd = stack.enter_context(host.open(path)).fileno()
         elf = read_elf(fd)
-        dynamic = read_dynamic(fd, elf)
+        return _Open(path, fd, elf, read_dynamic(fd, elf))
     except (Refusal, ElfError, OSError):
         return None
-    if library.build_id and elf.build_id != library.build_id:
-        return None
-    # A file without a build-id that is known to have been replaced; other differences (from RECORD) do not matter.
-    if library.drifted and not elf.build_id and "loaded" in library.drifted:
-        return None
-    return _Open(library.path, fd, elf, dynamic)
 
 
 def _undefined(file: _Open) -> list[str]:
@@ -157,7 +163,7 @@ def _without_others(
             break
         if other.path in own:
             continue
-        opened = _opened(host, Library(path=other.path, kind="other"), stack)
+        opened = _opened(host, other.path, stack)
         if opened is not None:
             exports = opened.exports()
             missing = [name for name in missing if not _defines(exports, name)]
@@ -169,7 +175,7 @@ def _abi_of_torch(torch: list[_Open]) -> str | None:
     for file in torch:
         if library_name.kind_of(file.path) == "libc10":
             names = dynamic_strings(file.fd, file.elf).split(b"\0")
-            mine = (name.decode("utf-8", "surrogateescape") for name in names if b"3c10" in name)
+            mine = (name.decode("utf-8", "backslashreplace") for name in names if b"3c10" in name)
             return next((abi for name in mine if is_torch_name(name) and (abi := string_abi(name))), None)
     return None
 

@@ -90,4 +90,4 @@ def _text(fd: int, table: int | None, index: int) -> str | None:
         if not more:
             break
         piece += more
-    return piece.split(b"\0")[0].decode("utf-8", "surrogateescape")
+    return piece.split(b"\0")[0].decode("utf-8", "backslashreplace")

@@ -94,7 +94,7 @@ def undefined_names(fd: int, elf: Elf, among: bytes | None = None) -> list[str]:
     if among is not None and among not in strings:
         return []
     return [
-        _name(strings, name_at).decode("utf-8", "surrogateescape")
+        _name(strings, name_at).decode("utf-8", "backslashreplace")
         for name_at, info, _, section, _, _ in symbols
         if section == SHN_UNDEF and info >> 4 == STB_GLOBAL and name_at
     ]

@@ -167,11 +167,11 @@ def test_a_file_that_was_replaced_since_says_nothing(environment: Environment) -
         assert complete_software(environment.host, Software(), mapped).missing == []
 
 
-def test_without_libc10_nothing_can_be_said(environment: Environment) -> None:
+def test_without_a_whole_torch_nothing_can_be_said(environment: Environment) -> None:
     path = extension(environment, OLD)
     assert environment.missing(path).missing == []
-    _, cpu = environment.torch()
-    assert environment.missing(cpu, path).missing == []
+    c10, cpu = environment.torch()
+    assert environment.missing(cpu, path).missing == environment.missing(c10, path).missing == []
 
 
 def test_extensions_that_could_not_be_loaded_and_are_named_by_an_error(environment: Environment) -> None:
