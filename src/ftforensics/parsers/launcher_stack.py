@@ -22,7 +22,7 @@ from ftforensics.parsers.launcher_line import JobLine
 
 _TEXT = 4096  # characters of a line that the patterns see
 _MOST_WAITING = 4096  # labels within something that spans lines
-_WITHIN = 6  # lines that may come between the first line of such a thing and the one that says it
+_WITHIN = 16  # lines that may come between the first line of such a thing and the one that says it
 
 # Too general to be CUDA's without the word: "initialization error", "unknown error".
 _GENERAL = frozenset({3, 999})
@@ -284,7 +284,7 @@ def _rank_in(text: str) -> int | None:
 
 # --- lines ------------------------------------------------------------------------------------------------------------
 
-_WARNING = re.compile(r"[^\s:][^:]{0,600}\.pyc?:\d{1,7}: \w{0,40}Warning: (?P<message>.*)$")
+_WARNING = re.compile(r"[^\s:][^:]{0,600}:\d{1,7}: \w{0,40}Warning: (?P<message>.*)$")
 _LOOKUP = re.compile(r"[^:]{1,500}: symbol lookup error: (?P<message>.*)$")
 _SHARED = re.compile(r"[^:]{1,500}: error while loading shared libraries: (?P<message>.*)$")
 _PROGRAM = re.compile(r"(?![\w.]{1,100}Error: )[^:]{1,500}: (?P<message>[^:]{1,1000}: version [`'].*)$")
@@ -316,10 +316,17 @@ _BUILT_FOR = re.compile(r"\s{1,12}PyTorch (\S{1,60}) with CUDA (\S{1,40}) \(you 
 _INCOMPATIBLE = re.compile(
     r"\s{0,8}\S.{0,100}? with CUDA capability (?P<sm>sm_\d{2,4}a?) is not compatible with the current PyTorch inst"
 )
-_OLD_GPU = re.compile(
-    r"\s{0,8}Found GPU\d{1,3} .{1,100}? which is of cuda capability (?P<major>\d{1,2})\.(?P<minor>\d)\."
+# torch up to 2.10: "which is of cuda capability 7.0."; 2.11 and later: "which is of compute capability (CC) 7.0."
+_FOUND_GPU = re.compile(
+    r"(?:\s{0,8}|[^\s:][^:]{0,600}:\d{1,7}: UserWarning: )Found GPU\d{1,3} .{1,100}? which is of "
+    r"(?:cuda capability|compute capability \(CC\)) (?P<major>\d{1,2})\.(?P<minor>\d)\."
 )
-_TOO_OLD_GPU = re.compile(r"\s{0,8}PyTorch no longer supports this GPU because it is too old\.")
+_NOT_SUPPORTED = re.compile(
+    r"\s{0,8}(?:PyTorch no longer supports this GPU because it is too old\."
+    r"|Your installed torch==\S{1,60} does not include kernels for this GPU"
+    r"|No published PyTorch CUDA builds for release \S{1,60} support this GPU)"
+)
+_BUILT_WITH = re.compile(r"\s{0,8}- (\d{1,2})\.(\d) which supports hardware CC")
 _SUPPORTED = re.compile(r"\s{0,8}\((\d{1,2})\.(\d)\) - \((\d{1,2})\.(\d)\)")
 
 
@@ -353,6 +360,7 @@ class StackReader:
         "xFormers was built for:",
         " is not compatible with the current PyTorch installation",
         " which is of cuda capability ",
+        " which is of compute capability ",
     )
 
     def __init__(self) -> None:
@@ -400,9 +408,9 @@ class StackReader:
         if _PLACE.match(text):
             self._wait(line, _Continuation(_exact_text))
             return None
-        old = _OLD_GPU.match(text)
-        if old:
-            self._wait(line, _Continuation(_OldGpu(line, int(old["major"]), int(old["minor"]))))
+        gpu = _FOUND_GPU.match(text)
+        if gpu:
+            self._wait(line, _Continuation(_StrangeGpu(line, int(gpu["major"]), int(gpu["minor"]))))
             return None
         failed = _NVML_FAILED.match(text)
         if failed:
@@ -459,19 +467,26 @@ class _NvmlVersion:
         return _formed(msgspec.structs.replace(self._event, found=found[1]), line), True
 
 
-class _OldGpu:
-    """torch.cuda._check_capability. That a GPU is newer than the newest listed one says nothing: 12.1 runs code for
-    12.0, and the warning of torch 2.9 to 2.13 was wrong there (pytorch issue 164596)."""
+class _StrangeGpu:
+    """torch.cuda._check_capability, which lists what the build has code for. That a GPU is newer than the newest listed
+    one of its generation says nothing: 12.1 runs code for 12.0, and the warning of torch 2.9 and 2.10 was wrong there
+    (pytorch issue 164596)."""
 
     def __init__(self, first: JobLine, major: int, minor: int) -> None:
         self._first, self._level = first, (major, minor)
+        self._runs = False
 
     def __call__(self, line: JobLine) -> tuple[StackText | None, bool]:
         text = line.text[:_TEXT]
+        listed = _BUILT_WITH.match(text)
+        if listed:
+            major, minor = int(listed[1]), int(listed[2])
+            self._runs = self._runs or (major == self._level[0] and minor <= self._level[1])
+            return None, self._runs
         supported = _SUPPORTED.match(text)
         if supported and self._level >= (int(supported[1]), int(supported[2])):
             return None, True
-        if not supported and not _TOO_OLD_GPU.match(text):
+        if not supported and not _NOT_SUPPORTED.match(text):
             return None, False
         symbol = f"sm_{self._level[0]}{self._level[1]}"
         event = StackText(self._first.cited(), "cuda-error", code=209, symbol=symbol, form="warning")

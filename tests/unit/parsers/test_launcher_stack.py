@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conditions import needs_torch
 from ftforensics.model.launcher import StackText, TextLine
 from ftforensics.parsers.launcher import read_launcher_log
 from ftforensics.parsers.launcher_stack import StackReader
@@ -140,6 +141,33 @@ def test_a_gpu_below_the_lowest_listed_is_too_old_and_one_above_the_highest_is_n
     assert said(found_gpu("7.0", "(7.5) - (12.0)")) == [text("cuda-error", code=209, symbol="sm_70", form="warning")]
     assert said(found_gpu("12.1", "(8.0) - (12.0)")) == []
     assert said(found_gpu("7.0", "epoch 3")) == []
+
+
+WARN = """
+import torch, torch.cuda as c
+c.get_device_name = lambda index: "NVIDIA GPU X"
+{}
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("code", "symbol"),
+    [
+        ("c._warn_unsupported_code(0, 70, [75, 80, 86, 90])", "sm_70"),
+        ("c._warn_unsupported_code(0, 50, [75])", "sm_50"),
+        ("c._warn_unsupported_code(0, 121, [80, 90, 120])", None),
+        (
+            "torch.version.cuda, c.device_count, c.get_arch_list = '12.8', lambda: 1, lambda: ['sm_75', 'sm_90']\n"
+            "c.get_device_capability = lambda index: (12, 0)\nc._check_cubins()",
+            "sm_120",
+        ),
+    ],
+)
+def test_the_warnings_of_the_torch_that_is_installed(code: str, symbol: str | None) -> None:
+    done = subprocess.run([sys.executable, "-c", WARN.format(code)], capture_output=True, check=True)
+    expected = [] if symbol is None else [text("cuda-error", code=209, symbol=symbol, form="warning")]
+    assert said(done.stderr) == expected
 
 
 @pytest.mark.parametrize(
@@ -293,7 +321,7 @@ def test_xformers_says_in_the_second_line_what_it_was_built_for() -> None:
     log = first + second + "    Python  3.10.13 (you have 3.10.9)\n"
     assert said(log) == [text("built-for", library="xformers", wanted="2.1.0+cu121", found="2.0.1+cu118", form="line")]
     assert said(second) == []
-    assert said(first + "step\n" * 10 + second) == []
+    assert said(first + "step\n" * 20 + second) == []
 
 
 WORK = "WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600013 milliseconds"
