@@ -67,10 +67,11 @@ def _no_driver(software: Software | None, gap: Gap, devices: bool) -> Check:
     torch = software.torch if software else None
     cite = [Cite(gap.source, "", gap.why)]
     if torch is None or torch.cuda is None:
-        what = f"torch {torch.version} is a build without CUDA and needs none" if torch else "none was found"
-        return Check(
-            "driver", TOPIC, Status.OK if torch else Status.UNKNOWN, f"no NVIDIA driver: {what}", supports=cite
-        )
+        said = "no NVIDIA driver is seen here"
+        if torch is None:
+            return Check("driver", TOPIC, Status.UNKNOWN, said, supports=cite)
+        said = f"{said}; torch {torch.version} is a build without CUDA and needs none"
+        return Check("driver", TOPIC, Status.OK, said, supports=cite)
     said = f"no NVIDIA driver is seen here, torch {torch.version} is built for CUDA {torch.cuda}"
     remedy = Remedy(
         "In a container, ask for the GPUs (NVIDIA_DRIVER_CAPABILITIES=compute,utility); from a login node, run this "

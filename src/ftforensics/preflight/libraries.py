@@ -30,7 +30,7 @@ TOPIC = "libraries"
 _SHOWN = 4
 
 _CLEAN = Remedy(
-    "To see whether the libraries are at fault: run once with LD_LIBRARY_PATH unset",
+    "Run once with LD_LIBRARY_PATH unset: if it dies all the same, the libraries were not the cause",
     "env -u LD_LIBRARY_PATH python ...",
     settles=True,
 )
@@ -152,7 +152,7 @@ def _pins(software: Software, libraries: list[Library]) -> Iterator[Check]:
     if absent:
         yield _absent(absent)
     if mine and not drifted and not absent:
-        yield Check("pins", TOPIC, Status.OK, f"all {len(mine)} packages that torch pins are there in that version")
+        yield Check("pins", TOPIC, Status.OK, f"what torch pins ({len(mine)}) is there in that version")
 
 
 def _drifted(pin: Pin) -> Check:
@@ -232,8 +232,8 @@ def _files(software: Software, hashed: bool) -> Iterator[Check]:
     if not software.verified:
         return
     if not software.broken:
-        how = "with the content of their RECORD" if hashed else "in the size of their RECORD"
-        said = f"{software.checked} of torch and CUDA are there, {how}"
+        how = "content as in their RECORD" if hashed else "there, sizes as in their RECORD"
+        said = f"{software.checked} files of torch and CUDA: {how}"
         yield Check("files-as-installed", TOPIC, Status.OK, said)
         return
     packages = list(dict.fromkeys((file.package, file.version) for file in software.broken))
@@ -328,7 +328,8 @@ def _known_bad(software: Software, driver: Driver | None, machine: str | None) -
 def _library(library: Library) -> str:
     name = library.path.rpartition("/")[2]
     folder = library.path.rpartition("/")[0]
-    return f"{name} {library.version or '(version unknown)'} in {folder}"
+    version = library.version or "(version unknown)"
+    return f"{name} in {folder}" if name.endswith(f".{version}") else f"{name} {version} in {folder}"
 
 
 def libcuda_path(libraries: Sequence[Library]) -> str | None:

@@ -116,6 +116,10 @@ def _row(page: Page, check: Check, names: int) -> None:
 def _remedies(page: Page, check: Check) -> None:
     shown = list(check.remedies) if page.view.verbose else _most_useful(check.remedies)
     for number, remedy in enumerate(shown):
+        beside = f"{'':<{2 + MARK}}{printable(remedy.text)}: {printable(remedy.command or '')}"
+        if check.status is Status.UNKNOWN and remedy.command and cell_len(beside) <= page.wide:
+            page.line(beside)
+            continue
         label = _label(check, remedy, number)
         page.hanging(f"{'':<{2 + MARK}}{label}", printable(remedy.text))
         if remedy.command:
