@@ -43,14 +43,10 @@ class Environments:
     def __init__(self, folder: Path) -> None:
         self.wheels = folder / "wheels"
         self.wheels.mkdir()
-        for name, version in (
-            ("moved-on", "1.0"),
-            ("moved-on", "2.0"),
-            ("stays", "1.0"),
-            ("new", "1"),
-            ("gone", "3.1"),
-        ):
-            wheel(self.wheels, name, version)
+        for package in ("moved-on==1.0", "moved-on==2.0", "stays==1.0", "new==1", "gone==3.1"):
+            wheel(self.wheels, *package.split("=="))
+        self._bare = folder / "bare"
+        subprocess.run([sys.executable, "-m", "venv", self._bare], check=True, capture_output=True)
         self.good = self.make(folder / "good", "moved-on==1.0", "stays==1.0", "gone==3.1")
         self.now = self.make(folder / "now", "moved-on==2.0", "stays==1.0", "new==1")
 
