@@ -4,7 +4,19 @@ import pytest
 
 from ftforensics.model.diagnosis import Confidence
 from synth.death import DeathBuilder, ended, killed
-from synth.gpu_stack import COMPAT, about, error, in_nccl, null_write, on_driver, printed, recorded, thrown, words
+from synth.gpu_stack import (
+    COMPAT,
+    about,
+    driver_note,
+    error,
+    in_nccl,
+    null_write,
+    on_driver,
+    printed,
+    recorded,
+    thrown,
+    words,
+)
 from synth.software import SoftwareBuilder
 
 ID = "compat-driver-mismatch"
@@ -68,6 +80,20 @@ def test_803_of_a_half_upgraded_driver_is_no_compatibility_package() -> None:
     assert finding.confidence is Confidence.POSSIBLE and finding.against
     (other,) = about("driver-half-upgraded", recorded(printed(ended(code=1), error(803)), torn))
     assert other.confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize("before", [1.0, None])
+def test_803_beside_the_kernels_line_about_two_versions_is_the_drivers(before: float | None) -> None:
+    death = driver_note(printed(ended(code=1), error(803)), before=before)
+    assert [one.confidence for one in about(ID, death)] == [Confidence.POSSIBLE]
+    (other,) = about("driver-half-upgraded", death)
+    assert other.confidence is Confidence.LIKELY and "kernel.log:30" in {cite.locator for cite in other.supports}
+    # A line of long ago decides nothing, and 804 is of the package alone.
+    old = driver_note(printed(ended(code=1), error(803)), before=4000.0)
+    assert [one.confidence for one in about(ID, old)] == [Confidence.LIKELY]
+    assert [one.confidence for one in about("driver-half-upgraded", old)] == [Confidence.POSSIBLE]
+    other_number = driver_note(printed(ended(code=1), error(804)), before=before)
+    assert [one.confidence for one in about(ID, other_number)] == [Confidence.LIKELY]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def left(builder: SoftwareBuilder, signal: int = 11) -> DeathBuilder:
         (left(in_nccl(on_driver(None, None, STUB))), "stub-driver", "likely"),
         (driver_note(ended(code=1)), "driver-half-upgraded", "likely"),
         (printed(ended(code=1), error(803)), "compat-driver-mismatch", "likely"),
+        (driver_note(printed(ended(code=1), error(803))), "driver-half-upgraded", "likely"),
         (printed(ended(code=1), error(802)), "fabric-manager-down", "likely"),
         (printed(ended(code=1), error(209)), "gpu-architecture-unsupported", "likely"),
         # The text of an exception says more than that nobody caught it.
@@ -83,7 +84,7 @@ def left(builder: SoftwareBuilder, signal: int = 11) -> DeathBuilder:
         (xid(killed().oom("memcg"), 79), "cgroup-oom", "proven"),
         (printed(killed().oom("memcg"), error(35, TOO_OLD, version=12010)), "cgroup-oom", "proven"),
     ],
-    ids=range(22),
+    ids=range(23),
 )
 def test_the_answer(death: DeathBuilder, cause: str, confidence: str | None) -> None:
     verdict = judge(death).verdict

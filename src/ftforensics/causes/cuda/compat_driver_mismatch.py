@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from ftforensics.causes.cuda_stack import elsewhere, is_fault
 from ftforensics.causes.cuda_text import Said, said, said_in_record, stands_for
 from ftforensics.causes.driver_fit import compat_libcuda, compat_trouble, half_upgraded, torch_for_driver
+from ftforensics.causes.driver_notes import fits, mismatches
 from ftforensics.causes.ending import weaker
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite, Gap
@@ -72,10 +73,12 @@ def check(crash: Crash) -> Iterator[Finding]:
 def check_death(death: Death) -> Iterator[Finding]:
     text = said(death, stands_for(ID))
     if text is not None:
-        yield _said(text, death.crash.record if death.crash else None)
+        noted = [one.cite for one in mismatches(death) if fits(one) is not False]
+        yield _said(text, death.crash.record if death.crash else None, noted)
 
 
-def _said(text: Said, record: CrashRecord | None) -> Finding:
+def _said(text: Said, record: CrashRecord | None, noted: list[Cite] | None = None) -> Finding:
+    """noted: what the kernel's log says about a driver whose two halves differ."""
     driver, libraries = (record.driver, record.libraries) if record else (None, None)
     supports, against, unknown = [*text.supports], [*text.against], [*text.unknown]
     confidence = text.confidence
@@ -85,7 +88,9 @@ def _said(text: Said, record: CrashRecord | None) -> Finding:
         supports += trouble
     elif used is not None:
         supports.append(Cite("driver", "libcuda_path", f"{used}: libcuda of a forward-compatibility package"))
-    elif any(one.code == _MISMATCH for one in text.texts) and (torn := half_upgraded(driver, libraries)):
+    elif all(one.code == _MISMATCH for one in text.texts) and (
+        torn := [*half_upgraded(driver, libraries), *(noted or [])]
+    ):
         # The two halves of the driver itself do not fit: the same number, another reason.
         against += torn
         confidence = weaker(confidence, Confidence.POSSIBLE)

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 from ftforensics.causes.cuda_stack import elsewhere, is_fault
 from ftforensics.causes.cuda_text import said
 from ftforensics.causes.driver_fit import half_upgraded
+from ftforensics.causes.driver_notes import fits, mismatches
 from ftforensics.causes.ending import FAULTS, signal_of, weaker
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.sizes import time_text
@@ -52,8 +53,6 @@ KIND = Kind.CIRCUMSTANCE
 ORDER = 12
 REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("driver", "image")
-_NEAR = 120.0  # seconds: a refused process ends soon after it was refused
-_CLOCK_SLACK = 2.0
 _MISMATCH = 803
 
 
@@ -69,15 +68,16 @@ def check(crash: Crash) -> Iterator[Finding]:
 def check_death(death: Death) -> Iterator[Finding]:
     record = death.crash.record if death.crash else None
     torn = half_upgraded(record.driver, record.libraries) if record else []
+    notes = mismatches(death)
     text = said(death, _is_about_versions)
     if text is not None:
+        torn += [one.cite for one in notes if fits(one) is not False]
         # Error 803 is a compatibility package's as well.
         plain = bool(torn) or any(one.kind == "driver-versions" for one in text.texts)
         confidence = text.confidence if plain else weaker(text.confidence, Confidence.POSSIBLE)
         gap = [] if plain else [Gap("driver", "the versions of its two halves", _COMPARE)]
         yield _finding(confidence, [*text.supports, *torn], text.against, [*text.unknown, *gap])
-    notes = [one for one in death.driver_notes if one.note.kind == "api-mismatch"]
-    if notes and not (death.alive or (death.code == 0 and death.signal is None)):
+    elif notes and not (death.alive or (death.code == 0 and death.signal is None)):
         yield _noted(death, notes[0], torn)
 
 
@@ -93,7 +93,7 @@ def _noted(death: Death, match: DriverNoteMatch, torn: list[Cite]) -> Finding:
     if match.before is None:
         unknown.append(Gap("kmsg", "when that was, compared with the end"))
         confidence = Confidence.POSSIBLE
-    elif not -_CLOCK_SLACK <= match.before <= _NEAR:
+    elif not fits(match):
         when = f"{time_text(abs(match.before))} {'before' if match.before > 0 else 'after'} the end"
         against.append(Cite(match.cite.source, match.cite.locator, f"that was {when}"))
         confidence = Confidence.POSSIBLE
