@@ -65,7 +65,7 @@ def _weigh(death: Death, texts: list[StackText], faults: bool) -> Said:
     supports = [*_cites(texts), *death.ending]
     number = signal_of(death)
     if number is not None and number not in FAULTS:
-        against = [Cite("launcher", "signal", "somebody sent the signal that ended it; no error of CUDA's does that")]
+        against = [about_ending(death, "somebody sent the signal that ended it; no error of CUDA's does that")]
         return Said(texts, Confidence.POSSIBLE, supports, against)
     if number is None and death.code is None:
         return Said(texts, Confidence.POSSIBLE, supports, unknown=[Gap("launcher", "how the process ended")])
@@ -96,8 +96,14 @@ def _of_a_fault(death: Death, texts: list[StackText], supports: list[Cite], faul
     unknown = [Gap("crash", "where it died", None if crash is not None else "ftforensics run -- COMMAND...")]
     if faults and any(one.form != "warning" for one in texts):
         return Said(texts, Confidence.LIKELY, supports, unknown=unknown)
-    against = [Cite("launcher", "signal", "such an error is reported as one; a memory fault is not how it shows")]
+    against = [about_ending(death, "such an error is reported as one; a memory fault is not how it shows")]
     return Said(texts, Confidence.POSSIBLE, supports, against, unknown)
+
+
+def about_ending(death: Death, text: str) -> Cite:
+    """What the way in which it ended says, with the place that tells it."""
+    told = death.ending[0] if death.ending else Cite("launcher", "ending", "")
+    return Cite(told.source, told.locator, text)
 
 
 def _cites(texts: Iterable[StackText]) -> list[Cite]:

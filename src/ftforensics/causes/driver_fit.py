@@ -78,7 +78,9 @@ def driver_fit(software: Software | None, driver: Driver | None, libraries: list
     branch = driver_level(module) if module else None
     asked = _asked_level(driver)
     compat = _raised_by_compat(driver, libraries, branch, asked)
-    level = asked if compat or branch is None else branch
+    # Of a libcuda of the module's own version its word counts: a branch between two known ones may offer more.
+    own = module is not None and driver is not None and _driver_version(driver.libcuda_version) == module
+    level = asked if asked and (compat or own or branch is None) else branch
     built, cuda, cuda_cite = _built_for(software, libraries)
     supports = [cite for cite in (cuda_cite, *_driver_cites(module, branch, driver, asked, compat)) if cite is not None]
     unknown = []
@@ -336,6 +338,9 @@ def _raised_by_compat(
 ) -> bool:
     """Does a libcuda of a newer driver than the module answer, and offer more than the module's branch?"""
     if driver is None or asked is None or compat_trouble(driver, libraries):
+        return False
+    module = _driver_version(driver.module_version)
+    if module is not None and _driver_version(driver.libcuda_version) == module:
         return False
     if compat_libcuda(driver, libraries) is not None:
         return branch is None or cuda_tuple(asked) > cuda_tuple(branch)

@@ -111,6 +111,11 @@ def test_a_package_for_forward_compatibility_raises_the_level() -> None:
     assert (torn.fit, torn.compat) == (Fit.WINDOW, False)
 
 
+def test_of_a_libcuda_of_the_modules_own_version_its_word_counts() -> None:
+    between = driver_fit(torch_of("13.2"), Driver("592.10.01", "/usr/lib/libcuda.so.592.10.01", "592.10.01", 13020))
+    assert (between.fit, between.level, between.compat) == (Fit.EXACT, "13.2", False)
+
+
 def test_a_compatibility_package_is_in_trouble_where_all_gpus_refuse_it() -> None:
     compat = "/usr/local/cuda-12.8/compat/libcuda.so.570.124.06"
     geforce, a100 = Gpu(0, "NVIDIA GeForce RTX 3090"), Gpu(1, "NVIDIA A100-SXM4-80GB")

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.cuda_stack import elsewhere, is_fault
-from ftforensics.causes.cuda_text import said
+from ftforensics.causes.cuda_text import about_ending, said
 from ftforensics.causes.driver_fit import half_upgraded
 from ftforensics.causes.driver_notes import fits, mismatches
 from ftforensics.causes.ending import FAULTS, signal_of, weaker
@@ -99,7 +99,7 @@ def _noted(death: Death, match: DriverNoteMatch, torn: list[Cite]) -> Finding:
         confidence = Confidence.POSSIBLE
     number = signal_of(death)
     if number is not None and number not in FAULTS:
-        against.append(Cite("launcher", "signal", "somebody sent the signal that ended it; no driver does that"))
+        against.append(about_ending(death, "somebody sent the signal that ended it; no driver does that"))
         confidence = Confidence.POSSIBLE
     if number is None and death.code is None:
         unknown.append(Gap("launcher", "how the process ended"))

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ftforensics.causes.cuda_stack import elsewhere
+from ftforensics.causes.cuda_text import about_ending
 from ftforensics.causes.ending import FAULTS, SIGABRT, is_unseen, rank_of, signal_of, strength, weaker
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.sizes import time_text
@@ -125,7 +126,7 @@ def _weigh(death: Death, found: XidMatch) -> _Weighed | None:
     against, unknown = list(found.match.against), []
     doubts = [*_doubts(death, found, meaning)]
     if sent:
-        doubts.append(Cite("launcher", "signal", "somebody sent the signal that ended it; an Xid does not"))
+        doubts.append(about_ending(death, "somebody sent the signal that ended it; an Xid does not"))
     if found.before is None:
         unknown.append(Gap("kmsg", "how long before the end that was"))
         if not found.match.sure:
