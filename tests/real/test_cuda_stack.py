@@ -42,18 +42,20 @@ Requires-Dist: nvidia-cudnn-cu12==9.10.2.21; platform_system == "Linux" and plat
 # Lives until the inventory child was seen and is gone and the watcher had a turn to fetch its answer; then dies.
 JOB = """
 import ctypes, os, sys, time, ftforensics
-ftforensics.install(dir=sys.argv[1], helper="none")
+ftforensics.install(dir=sys.argv[1])
 kept = [ctypes.CDLL(path) for path in sys.argv[3:]]
 import fused_ops
+kept.append(ctypes.CDLL("libcuda.so.1"))  # stays loaded as on a GPU machine; without a GPU the runtime lets it go
 
 def inventory_runs():
-    for task in os.listdir("/proc/self/task"):
-        for child in open(f"/proc/self/task/{task}/children").read().split():
-            try:
-                if "inventory" in open(f"/proc/{child}/cmdline").read():
-                    return True
-            except OSError:
-                pass
+    # It is no child of ours: a job that waits for its children must not get one more.
+    wanted = f"\\0inventory\\0{os.getpid()}\\0".encode()
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and wanted in open(f"/proc/{entry}/cmdline", "rb").read():
+                return True
+        except OSError:
+            pass
     return False
 
 if sys.argv[2] != "versions":
