@@ -129,7 +129,8 @@ def changes_since_good(host: Host, case: Case, path: str | None = None) -> Chang
         return None
     earlier = [run for run in runs if run.begun.at < crashed.at and run.begun.run != crashed.run]
     if not crashed.run:
-        earlier = [run for run in earlier if not _during(run, crashed.at)]
+        started = _started_at(case) or crashed.at
+        earlier = [run for run in earlier if not _during(run, started)]
     fingerprint = crashed.fingerprint
     found = last_good(earlier, name=crashed.job, prefix=fingerprint.prefix, host=fingerprint.host)
     if found is None:
@@ -163,6 +164,17 @@ def _died_at(case: Case) -> float | None:
     times = [one.record.time.realtime for one in case.records if one.record.time and one.record.time.realtime]
     times += [run.ended.clocks.realtime for run in case.runs if run.ended]
     return max(times, default=None)
+
+
+def _started_at(case: Case) -> float | None:
+    """When the first process began to be watched, seconds since the epoch."""
+    times = []
+    for one in case.records:
+        time = one.record.time
+        if time and time.realtime is not None and time.monotonic is not None and time.installed is not None:
+            times.append(time.realtime - (time.monotonic - time.installed))
+    times += [run.started.clocks.realtime for run in case.runs if run.started]
+    return min(times, default=None)
 
 
 def _described(host: Host, case: Case, died_at: float | None) -> Begun | None:
@@ -201,10 +213,10 @@ def _of_run(case: Case) -> Subject | None:
     )
 
 
-def _during(run: LedgerRun, died_at: float) -> bool:
-    """Rank 0 has left well in it, and another process has died: then it was not so good."""
-    end = run.ended.at if run.ended else None
-    return run.begun.at <= died_at and (end is None or died_at <= end + _SLACK)
+def _during(run: LedgerRun, started: float) -> bool:
+    """Whether a process that started then was a part of that run: rank 0 has left well in it, another has died, and so
+    it was not so good."""
+    return run.begun.at <= started and (run.ended is None or started < run.ended.at)
 
 
 def _installed_since(host: Host, fingerprint: Fingerprint, moment: float) -> bool:
