@@ -10,21 +10,24 @@ import sys
 from pathlib import Path
 
 from conditions import ROOT
+from ftforensics.wire.record import ReadRecord, read_record
 
 # Waits until the inventory child was seen and is gone, and one more turn of the watcher, which then fetches its answer.
-JOB = """
+JOB = r"""
 import ctypes, os, sys, time, ftforensics
 ftforensics.install(dir=sys.argv[1])
 kept = ctypes.CDLL(sys.argv[2])
 
 def inventory_runs():
-    for task in os.listdir("/proc/self/task"):
-        for child in open(f"/proc/self/task/{task}/children").read().split():
-            try:
-                if "inventory" in open(f"/proc/{child}/cmdline").read():
+    # It is no child of the job: found among all processes by what it was asked.
+    mine = ["inventory", str(os.getpid())]
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline") as file:
+                if file.read().rstrip("\0").split("\0")[-2:] == mine:
                     return True
-            except OSError:
-                pass
+        except OSError:
+            pass
     return False
 
 until = time.monotonic() + 30
@@ -59,3 +62,7 @@ def test_the_record_holds_libraries_and_driver(tmp_path: Path) -> None:
     (module,) = [one for one in crash["modules"] if one["path"] == str(library)]
     assert module["build_id"] == cudnn["build_id"]
     assert crash["driver"]["note"] or crash["driver"]["module_version"]
+    assert {"name": "nvidia-cudnn-cu12", "version": "9.10.2.21"} in crash["software"]["packages"]
+    reading = read_record(path.read_bytes())
+    assert isinstance(reading, ReadRecord) and reading.losses == ()
+    assert reading.record.software is not None and reading.record.software.site_packages == [str(site)]
