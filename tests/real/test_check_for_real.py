@@ -295,7 +295,9 @@ def test_the_line_to_install_for_the_driver_that_is_here(machine: Make) -> None:
         "pip install torch==2.5.1 torchvision==0.20.1 torchaudio==2.5.1 "
         "--index-url https://download.pytorch.org/whl/cu121\n"
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0 and "--gpu 8.0 names one" in done.stderr
+    named_gpu = one.shown("--install", "torch", "--python", "3.11", "--gpu", "B200")
+    assert named_gpu.stdout.endswith("/cu128\n") and named_gpu.returncode == 0
 
 
 @needs_unshare

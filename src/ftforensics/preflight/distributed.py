@@ -25,8 +25,6 @@ RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 WORLD_SIZE = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 LOCAL_WORLD_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
-BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl")
-START_METHODS = ("fork", "spawn", "forkserver")
 # Where the launcher gives each rank a GPU of its own, device 0 of every rank is another one.
 _BINDS = ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_TASKS_PER_GPU", "SLURM_NTASKS_PER_GPU")
 
@@ -44,6 +42,10 @@ class Ranks(msgspec.Struct, frozen=True):
     local: int | None = None
     local_world: int | None = None
     trouble: list[str] = []
+
+    @property
+    def several_nodes(self) -> bool:
+        return self.world is not None and self.local_world is not None and self.world > self.local_world
 
     @property
     def told(self) -> bool:
@@ -169,6 +171,12 @@ def _meeting(options: Options, seen: Ranks, met: Rendezvous | None) -> Iterator[
         remedies = [Remedy("Ask as the job would", f"getent ahosts {shlex.quote(address)}")]
         yield Check(name, TOPIC, Status.FAIL, said, supports=cite, remedies=remedies)
         return
+    if seen.several_nodes and met.addresses and all(one.startswith(("127.", "::1")) for one in met.addresses):
+        # Debian's /etc/hosts gives the machine's own name 127.0.1.1.
+        said = f"MASTER_ADDR={address} is {met.addresses[0]} here: the job's other nodes would meet themselves"
+        remedies = [Remedy("Name an address of rank 0's node that the others reach", "ip -brief address")]
+        yield Check(name, TOPIC, Status.FAIL, said, supports=cite, remedies=remedies)
+        return
     if met.outcome == "free":
         yield Check(name, TOPIC, Status.OK, f"port {port} is free here for rank 0 to listen on", supports=cite)
     elif met.outcome == "in use":
@@ -290,7 +298,6 @@ def _interfaces(options: Options, seen: Ranks, network: list[str]) -> Iterator[C
         # Only NCCL knows exclusions and beginnings of names; the others want the name itself.
         wanted = interfaces(value) if name.startswith("NCCL") else Interfaces(value.split(","), exact=True)
         meant = wanted.fitting(network)
-        nodes = seen.world is not None and seen.local_world is not None and seen.world > seen.local_world
         cite = [Cite("network", "/sys/class/net", ", ".join(network))]
         remedies = [Remedy("See their names", "ip -brief address"), Remedy("Or let it choose", f"unset {name}")]
         if not network:
@@ -298,7 +305,7 @@ def _interfaces(options: Options, seen: Ranks, network: list[str]) -> Iterator[C
         elif not meant:
             said = f"{name}={value} names no interface of this machine ({', '.join(network[:8])})"
             yield Check("network-interface", TOPIC, Status.FAIL, said, supports=cite, remedies=remedies)
-        elif nodes and meant == ["lo"]:
+        elif seen.several_nodes and meant == ["lo"]:
             said = f"{name}={value} is the loopback, which does not reach the job's other nodes"
             yield Check("network-interface", TOPIC, Status.FAIL, said, supports=cite, remedies=remedies)
         else:

@@ -29,7 +29,6 @@ from ftforensics.preflight.gpus import gpu_text, with_visible
 
 TOPIC = "driver"
 FULL = 0.90  # of a GPU's memory, in use before the run has begun
-HOPELESS = 0.98
 
 
 def driver_checks(
@@ -227,12 +226,9 @@ def _dropped(known: str, driver: Driver) -> str | None:
 
 
 def _gpus(driver: Driver, used: Driver, chosen: Sequence[str] | None) -> Iterator[Check]:
+    if not any(gpu.memory_total for gpu in driver.gpus):
+        yield _unasked(driver)
     if not driver.gpus:
-        why = driver.note or "NVML gave none"
-        remedies = []
-        if "pynvml is missing" in why:
-            remedies = [Remedy("Install what asks for the GPUs", "pip install 'ftforensics[gpu]'")]
-        yield Check("gpu-memory", TOPIC, Status.UNKNOWN, f"the GPUs were not seen: {why}", remedies=remedies)
         return
     gpus = used.gpus
     if not gpus:
@@ -243,11 +239,10 @@ def _gpus(driver: Driver, used: Driver, chosen: Sequence[str] | None) -> Iterato
         return
     full = [gpu for gpu in gpus if _used(gpu) > FULL]
     for gpu in full:
-        status = Status.FAIL if _used(gpu) > HOPELESS else Status.WARN
         yield Check(
             "gpu-memory",
             TOPIC,
-            status,
+            Status.FAIL,
             f"{_which(gpu)}: {_used(gpu):.0%} of {size_text(gpu.memory_total or 0)} is in use before the run begins "
             f"(at most {FULL:.0%})",
             supports=[Cite("nvml", f"GPU {gpu.index}", f"{gpu.memory_used} of {gpu.memory_total} bytes used")],
@@ -268,6 +263,15 @@ def _gpus(driver: Driver, used: Driver, chosen: Sequence[str] | None) -> Iterato
             f"{_which(split[0])} is split into instances (MIG), of which a process can use one only",
             remedies=[Remedy("Name one by its UUID (nvidia-smi -L)", "export CUDA_VISIBLE_DEVICES=MIG-...")],
         )
+
+
+def _unasked(driver: Driver) -> Check:
+    """NVML did not answer: it is not there, or does not fit the kernel module."""
+    why = driver.note or "NVML gave none"
+    remedies = []
+    if "pynvml is missing" in why:
+        remedies = [Remedy("Install what asks NVML", "pip install 'ftforensics[gpu]'")]
+    return Check("gpu-memory", TOPIC, Status.UNKNOWN, f"use of the GPUs was not seen: {why}", remedies=remedies)
 
 
 def _without_torch(software: Software | None) -> Software | None:

@@ -21,7 +21,6 @@ WANTED = ("avx2", "fma")
 SHM_DEFAULT = 64 << 20  # docker's --shm-size where nobody says otherwise
 SHM_ENOUGH = 1 << 30
 FREE_MEMORY = 0.20  # of what the job may have
-SCARCE = 0.05
 FILES = 4096  # open files; workers that share tensors by descriptors pass 1024 quickly (torch.multiprocessing)
 PROCESSES = 4096
 STACK = 8 << 20  # bytes, what Linux gives a shell
@@ -123,8 +122,8 @@ def _room(name: str, of: str, free: int, total: int, cause: str, cite: list[Cite
     return Check(
         name,
         TOPIC,
-        Status.FAIL if share < SCARCE else Status.WARN,
-        f"{said}: less than {FREE_MEMORY:.0%}",
+        Status.FAIL,
+        f"{said}: a run should begin with {FREE_MEMORY:.0%}",
         cause,
         Confidence.POSSIBLE,
         cite,

@@ -16,7 +16,7 @@ from ftforensics.model.basics import Gap
 from ftforensics.model.crash import Driver
 from ftforensics.model.software import Software
 from ftforensics.preflight.capture import Recording
-from ftforensics.preflight.distributed import START_METHODS, listens, meeting_place
+from ftforensics.preflight.distributed import listens, meeting_place
 from ftforensics.preflight.libraries import libcuda_path
 from ftforensics.preflight.options import Options
 from ftforensics.sources.driver import installed_driver
@@ -26,6 +26,7 @@ from ftforensics.sources.integrity import verify
 from ftforensics.sources.machine import Machine, read_machine
 from ftforensics.sources.missing_symbols import complete_software
 from ftforensics.sources.places import Place, look_at
+from ftforensics.sources.proc_gpus import proc_gpus
 from ftforensics.sources.rendezvous import Rendezvous, ask_rendezvous
 from ftforensics.sources.software import read_software
 from ftforensics.sources.witnesses import Witness, read_witnesses
@@ -106,10 +107,10 @@ def environment_software(host: Host, options: Options) -> Software:
 def driver_here(host: Host, libcuda: str | None) -> Driver | Gap:
     """libcuda: the one that the loader would take. No process is looked at, so nothing is said of one."""
     found = installed_driver(host, libcuda)
-    if isinstance(found, Driver) and found.note:
-        notes = [note for note in found.note.split("; ") if note != "the process had not loaded libcuda"]
-        return msgspec.structs.replace(found, note="; ".join(notes) or None)
-    return found
+    if isinstance(found, Gap):
+        return found
+    notes = [note for note in (found.note or "").split("; ") if note != "the process had not loaded libcuda"]
+    return msgspec.structs.replace(found, note="; ".join(notes) or None, gpus=found.gpus or proc_gpus(host))
 
 
 def _devices(host: Host, options: Options) -> bool:
@@ -158,7 +159,7 @@ def _start_method(python: str | None) -> str | None:
     minor = rest.partition(".")[0]
     if not (major.isdigit() and minor.isdigit()):
         return None
-    return START_METHODS[2] if (int(major), int(minor)) >= (3, 14) else START_METHODS[0]
+    return "forkserver" if (int(major), int(minor)) >= (3, 14) else "fork"
 
 
 def _names(host: Host, folder: str) -> list[str]:

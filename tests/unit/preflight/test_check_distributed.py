@@ -238,3 +238,10 @@ def test_variables_that_bite(name: str, value: str, status: Status) -> None:
     check = one("nccl-variables", checks(options(**{name: value})))
     assert check.status is status
     assert status is Status.OK or check.remedies[0].command == f"unset {name}"
+
+
+def test_a_loopback_address_meets_nobody_from_another_node() -> None:
+    met = Rendezvous(["127.0.1.1"], "connected")
+    assert one("meeting-place", checks(options(), met=met)).status is Status.OK
+    check = one("meeting-place", checks(options(WORLD_SIZE="8"), met=met))
+    assert check.status is Status.FAIL and "127.0.1.1" in check.said

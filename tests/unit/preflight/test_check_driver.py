@@ -25,7 +25,8 @@ def checks(stack: SoftwareBuilder, *, chosen: Sequence[str] | None = None, devic
 
 
 def test_what_fits_is_ok() -> None:
-    found = checks(cu128())
+    stack = cu128().on_driver("570.124.06", 12080).gpu(memory_total=80 * GIB, memory_used=GIB)
+    found = checks(stack)
     assert {check.status for check in found.values()} == {Status.OK}
     assert "570.124.06" in found["driver-fits-torch"].said and "12.8" in found["driver-fits-torch"].said
 
@@ -148,9 +149,7 @@ def test_a_driver_that_no_longer_serves_the_gpu_fails() -> None:
     assert check.status is Status.FAIL and "580" in check.said
 
 
-@pytest.mark.parametrize(
-    ("used", "status"), [(0.5, Status.OK), (FULL, Status.OK), (0.91, Status.WARN), (0.99, Status.FAIL)]
-)
+@pytest.mark.parametrize(("used", "status"), [(0.5, Status.OK), (FULL, Status.OK), (0.91, Status.FAIL)])
 def test_memory_in_use_before_the_run(used: float, status: Status) -> None:
     stack = cu128().on_driver("570.124.06", 12080, version="570.124.06").without("/usr/lib")
     stack = stack.gpu(memory_total=80 * GIB, memory_used=round(80 * GIB * used))

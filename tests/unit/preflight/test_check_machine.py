@@ -70,7 +70,7 @@ def test_shared_memory_that_is_not_there_fails_and_one_that_cannot_be_read_is_un
     assert one("shared-memory", msgspec.structs.replace(unread, shared_memory=False)).status is Status.FAIL
 
 
-@pytest.mark.parametrize(("percent", "status"), [(90, Status.OK), (20, Status.OK), (19, Status.WARN), (4, Status.FAIL)])
+@pytest.mark.parametrize(("percent", "status"), [(90, Status.OK), (20, Status.OK), (19, Status.FAIL)])
 def test_free_memory(percent: int, status: Status) -> None:
     assert one("free-memory", memory(mem_available=256 * GIB * percent // 100 + MIB)).status is status
 
@@ -81,13 +81,13 @@ def group(**fields: int) -> GroupReading:
 
 def test_the_limit_of_the_group_counts_too() -> None:
     check = one("free-memory-of-group", memory(groups=[group()]))
-    assert (check.status, check.cause) == (Status.WARN, "cgroup-oom")
+    assert (check.status, check.cause) == (Status.FAIL, "cgroup-oom")
 
 
 def test_page_cache_of_a_group_is_free_and_shared_files_are_not() -> None:
     assert one("free-memory-of-group", memory(groups=[group(file=50 * GIB)])).status is Status.OK
     held = group(file=50 * GIB, shmem=50 * GIB)
-    assert one("free-memory-of-group", memory(groups=[held])).status is Status.WARN
+    assert one("free-memory-of-group", memory(groups=[held])).status is Status.FAIL
 
 
 def test_the_tightest_group_of_the_chain_decides() -> None:
