@@ -86,6 +86,7 @@ bench: venv build  ## The figures the project promises, each beside its peer
 	$(PY) benchmarks/recorder.py
 	$(PY) benchmarks/kernel_log.py
 	$(PY) benchmarks/run_overhead.py
+	$(PY) benchmarks/check.py
 	$(MAKE) bench-death
 
 bench-death: venv build  ## How much longer a death takes, beside faulthandler
