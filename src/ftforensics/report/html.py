@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ftforensics.causes.sizes import size_text, time_text
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Confidence, Diagnosis, MemoryHistory
-from ftforensics.report import details, fates, memory, phrases, plot, ring
+from ftforensics.report import changes, details, fates, memory, phrases, plot, ring
 from ftforensics.report.escape import printable
 from ftforensics.report.frames import folded, line_of
 
@@ -62,6 +62,7 @@ def render(diagnosis: Diagnosis, records: Sequence[CrashRecord] = ()) -> str:
         curve=_curve(root.memory) if root and root.memory else None,
         last=ring.table(root, root.last_second) if root and root.last_second else None,
         consequences=fates.consequences(diagnosis),
+        changes=changes,
         memory=memory,
         details=details,
         phrases=phrases,

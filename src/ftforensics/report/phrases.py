@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
@@ -164,6 +165,12 @@ def remedy_text(remedy: Remedy) -> str:
 def root(diagnosis: Diagnosis) -> ProcessReport | None:
     """The process that the report is about: root comes first by contract."""
     return diagnosis.processes[0] if diagnosis.processes else None
+
+
+def ended_at(diagnosis: Diagnosis) -> float:
+    """When it ended, seconds since the epoch; now, where that is not known."""
+    process = root(diagnosis)
+    return process.time if process and process.time is not None else time.time()
 
 
 def finding_of_verdict(diagnosis: Diagnosis) -> Finding | None:

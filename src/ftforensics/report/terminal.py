@@ -30,7 +30,7 @@ from ftforensics.model.diagnosis import (
     ProcessReport,
     ThreadStack,
 )
-from ftforensics.report import details, fates, memory, plot, ring
+from ftforensics.report import changes, details, fates, memory, plot, ring
 from ftforensics.report.escape import printable, shortened
 from ftforensics.report.frames import Line, folded, line_of
 from ftforensics.report.phrases import (
@@ -38,6 +38,7 @@ from ftforensics.report.phrases import (
     circumstances,
     clock,
     confidence_word,
+    ended_at,
     ending,
     finding_of_verdict,
     has_fault,
@@ -95,6 +96,7 @@ def render(diagnosis: Diagnosis, view: View, records: Sequence[CrashRecord] = ()
     _why(page, diagnosis)
     _consequences(page, diagnosis)
     _other_processes(page, diagnosis)
+    _changes(page, diagnosis)
     _attempts(page, diagnosis)
     _not_seen(page, diagnosis)
     if view.verbose:
@@ -434,6 +436,15 @@ def _other_processes(page: Page, diagnosis: Diagnosis) -> None:
             page.hanging("  ", f"{who(process)} {how}{later}", right=printable(role))
         if len(members) > len(shown):
             page.line(f"  ... {len(members) - len(shown)} more: {how} ({printable(role)})")
+
+
+def _changes(page: Page, diagnosis: Diagnosis) -> None:
+    found = diagnosis.changes
+    if found is None:
+        return
+    page.heading(changes.heading(found, ended_at(diagnosis)))
+    for line in changes.lines(found, len(found.items) if page.view.verbose else changes.MOST):
+        page.hanging("  ", line)
 
 
 def _attempts(page: Page, diagnosis: Diagnosis) -> None:

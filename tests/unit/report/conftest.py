@@ -29,6 +29,7 @@ from ftforensics.model.diagnosis import (
     Verdict,
     Why,
 )
+from ftforensics.model.ledger import Change, Changes
 
 # What somebody who means harm would put into a thread name, an argument or a path.
 HOSTILE = {
@@ -77,6 +78,14 @@ def build(text: str = "plain", **changed: object) -> Diagnosis:
             summary=f"Read through a null pointer in libtorch_cuda.so {text}.",
             mechanism="null-read",
             why=[Why("memory-leak", Confidence.POSSIBLE, [cite])],
+        ),
+        "changes": Changes(
+            since=1764434400.5 - 14 * 86400,
+            run=f"run {text}",
+            items=[
+                Change("package", f"torch{text}", f"2.4.1+cu121{text}", f"2.9.1+cu128{text}"),
+                Change("variable", f"NCCL_DEBUG{text}", None, f"{text}"),
+            ],
         ),
         "hypotheses": [
             Finding("native-fault", Confidence.LIKELY, f"it is {text}", supports=[cite], against=[], unknown=[]),

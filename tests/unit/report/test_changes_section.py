@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.model.ledger import Change, Changes
+from ftforensics.report import html, terminal
 from ftforensics.report.changes import ago, heading, line, lines
 
 TORCH = Change("package", "torch", "2.4.1+cu121", "2.9.1+cu128")
@@ -35,3 +39,15 @@ def test_a_long_list_is_cut_with_the_command_that_shows_it() -> None:
     shown = lines(Changes(0.0, "77-123", items=items))
     assert len(shown) == 13
     assert shown[-1] == "and 8 more: ftforensics env diff 77-123"
+
+
+def test_the_report_says_what_changed_since_the_last_good_run(make_diagnosis: Callable[..., Diagnosis]) -> None:
+    diagnosis = make_diagnosis()
+    for page in (terminal.render(diagnosis, terminal.View()), html.render(diagnosis)):
+        assert "Changed since the last good run (14 days ago)" in page
+        assert "2.4.1+cu121" in page and "2.9.1+cu128" in page
+    for page in (
+        terminal.render(make_diagnosis(changes=None), terminal.View()),
+        html.render(make_diagnosis(changes=None)),
+    ):
+        assert "since the last good run" not in page
