@@ -179,3 +179,8 @@ needs_disk_of_its_own = pytest.mark.skipif(
     os.geteuid() != 0 or not all(shutil.which(name) for name in ("mkfs.ext4", "fsfreeze", "losetup")),
     reason="needs root and e2fsprogs: makes a file system and freezes it",
 )
+
+needs_fuse = _needs(
+    IS_ROOT and Path("/dev/fuse").exists() and shutil.which("unshare") is not None,
+    "needs root, unshare and /dev/fuse: mounts a file system whose server does not answer",
+)
