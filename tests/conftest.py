@@ -44,6 +44,13 @@ def build_extension() -> None:
                 os.replace(library, extension.parent / library.name)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The jobs that tests run are none of the user's: they stay out of their environment ledger."""
+    folder = tempfile.TemporaryDirectory(prefix="ftforensics-state-", ignore_cleanup_errors=True)
+    os.environ["XDG_STATE_HOME"] = folder.name
+    config.add_cleanup(folder.cleanup)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     below = {part for item in session.items for part in Path(item.path).relative_to(ROOT).parts}
     if below & NATIVE_FOLDERS and not session.config.option.collectonly:
