@@ -90,3 +90,19 @@ def test_a_stripped_image_is_no_damage() -> None:
     ]
     (finding,) = ask_record(ID, stack.set(libraries=stripped).frame(None, CUDNN))
     assert finding.confidence is Confidence.POSSIBLE
+
+
+def test_another_package_that_is_absent_is_not_the_missing_one() -> None:
+    stack = cu128().pin("nvidia-nccl-cu12", "2.27.5", None)
+    (finding,) = ask_text(
+        ID, stack_text("library-missing", library="libcudnn.so.9"), death=ended(code=1, crash=stack.crash)
+    )
+    assert finding.confidence is Confidence.POSSIBLE and len(finding.remedies) == 1
+
+
+def test_many_damaged_files_are_counted() -> None:
+    stack = cu128().installed(verified=True)
+    for number in range(9):
+        stack = stack.broken("torch", "2.9.1", f"{SITE}/torch/lib/lib{number}.so", "missing")
+    (finding,) = ask_record(ID, stack)
+    assert "and 3 more" in [one.text for one in finding.supports]

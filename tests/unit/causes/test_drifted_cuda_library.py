@@ -73,3 +73,20 @@ def test_near_miss_of_a_text_stays_quiet() -> None:
 def test_missing_evidence_weakens(stack: SoftwareBuilder) -> None:
     (finding,) = ask_record(ID, stack)
     assert finding.confidence is Confidence.POSSIBLE and (finding.against or finding.unknown)
+
+
+def test_a_library_whose_package_is_not_known_is_known_by_its_kind() -> None:
+    stack = drifted().without(CUDNN).library(CUDNN, "libcudnn", "wheel").library(CUBLAS, "libcublas", "wheel")
+    (finding,) = ask_record(ID, stack.frame(None, CUDNN))
+    assert finding.confidence is Confidence.LIKELY
+    (finding,) = ask_record(ID, stack.frame(None, CUBLAS))
+    assert finding.confidence is Confidence.POSSIBLE
+
+
+def test_a_newer_patch_stays_possible_whatever_cudnn_says() -> None:
+    (finding,) = ask_text(ID, stack_text("cudnn-status"), death=ended(6, crash=drifted("9.10.3").aborted().crash))
+    assert finding.confidence is Confidence.POSSIBLE
+    raised = stack_text("cudnn-status", form="exception", number=5)
+    death = ended(code=1, crash=drifted().crash).exception("ValueError", "later")
+    (finding,) = ask_text(ID, raised, death=death)
+    assert finding.confidence is Confidence.POSSIBLE

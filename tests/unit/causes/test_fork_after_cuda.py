@@ -77,3 +77,10 @@ def test_missing_evidence_weakens() -> None:
     # A bad access in torch's own code says less than one in the driver.
     (outside,) = ask_record(ID, worker().frame("at::native::add", TORCH_CUDA))
     assert outside.confidence is Confidence.POSSIBLE
+
+
+def test_the_record_says_whose_child_it_is() -> None:
+    (finding,) = ask_text(ID, stack_text("fork-after-cuda"), death=ended(code=1, crash=worker().crash))
+    assert [one.locator for one in finding.supports if one.source == "crash"] == ["process.fork_of"]
+    (alone,) = ask_text(ID, stack_text("fork-after-cuda"), death=ended(code=1, crash=crashed().crash))
+    assert [one.source for one in alone.supports].count("crash") == 0

@@ -64,3 +64,13 @@ def test_missing_evidence_weakens() -> None:
     unsure = crashed().package("triton", "3.7.1").python("/x/triton/backends/nvidia/driver.py", 600, "launcher")
     (reported,) = ask_record(ID, unsure)
     assert reported.confidence is Confidence.POSSIBLE
+
+
+def test_a_line_of_python_shows_it_too() -> None:
+    stack = numba().frame(None, LIBCUDA).python("/x/numba/cuda/driver.py", 300, "cuCtxGetDevice_v2")
+    (finding,) = ask_record(ID, stack)
+    assert finding.confidence is Confidence.LIKELY
+    assert any(one.text.endswith("in cuCtxGetDevice_v2") for one in finding.supports)
+    assert any(one.text == "driver 580.65.06 is in >=580" for one in finding.supports)
+    (other,) = ask_record(ID, numba().frame(None, LIBCUDA).python("train.py", 3, "main"))
+    assert other.confidence is Confidence.POSSIBLE

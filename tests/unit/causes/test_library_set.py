@@ -243,3 +243,17 @@ def test_a_newer_patch(wanted: str, installed: str, newer: bool) -> None:
 )
 def test_build_tags(version: str, built: BuiltFor) -> None:
     assert built_for(version) == built
+
+
+def test_two_torches_are_a_mix_and_no_shadow() -> None:
+    stack = cu128().system("/opt/libtorch/lib/libtorch_cpu.so", "libtorch_cpu")
+    assert [one.what for one in mixes(stack.libraries)] == ["PyTorch"]
+    assert shadows(stack.software, stack.libraries) == []
+
+
+def test_a_part_beside_the_wheels_set_is_a_shadow() -> None:
+    """cuDNN's first library is the wheel's, a part is the system's, and the wheel's part is not loaded."""
+    stack = cu128().without(f"{SITE}/nvidia/cudnn/lib/libcudnn_cnn")
+    stack = stack.system(f"{SYSTEM}/libcudnn_cnn.so.9.1.0", "libcudnn_cnn", "9.1.0")
+    (found,) = shadows(stack.software, stack.libraries)
+    assert found.wheel == CUDNN and len(mixes(stack.libraries)) == 1

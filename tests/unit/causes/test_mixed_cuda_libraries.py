@@ -149,3 +149,13 @@ def test_a_hostile_name_is_only_a_name() -> None:
     path = "/tmp/`rm -rf ~`\x1b[31m/libcudnn.so.9"
     (finding,) = ask_record(ID, cu128().library(path, "libcudnn", "other", version="'; rm -rf /"))
     assert all("rm -rf" not in (one.command or "") for one in finding.remedies)
+
+
+def test_the_two_places_come_from_the_record_where_there_is_one() -> None:
+    text = stack_text("cudnn-parts")
+    (known,) = ask_text(ID, text, death=ended(6, crash=two_cudnns().aborted().crash))
+    assert known.unknown == [] and known.summary == "The parts of cuDNN do not fit together."
+    (unknown,) = ask_text(ID, text, death=ended(6))
+    assert [one.source for one in unknown.unknown] == ["libraries"]
+    (one_version,) = ask_text(ID, stack_text("cudnn-parts", library="libcudnn.so.9", wanted="9.1.0"))
+    assert one_version.summary == "The parts of cuDNN do not fit together: libcudnn.so.9."

@@ -87,3 +87,15 @@ def test_missing_evidence_weakens() -> None:
     assert only_warned.confidence is Confidence.POSSIBLE and only_warned.unknown
     (gave_up,) = ask_text(ID, text, death=ended(6).text("cxx-exception", "another matter", "c10::Error"))
     assert gave_up.confidence is Confidence.POSSIBLE
+
+
+def test_the_cure_is_for_the_package_that_spoke() -> None:
+    death = ended(code=1, crash=cu128().crash)
+    (vision,) = ask_text(ID, stack_text("built-for", library="torchvision"), death=death)
+    assert "torchvision==0.24.1" in (vision.remedies[0].command or "")
+    (absent,) = ask_text(ID, stack_text("library-missing", library="libtorch_cuda.so"), death=death)
+    assert absent.remedies[-1].command == "ftforensics check" and "asks for a library" in absent.remedies[0].text
+    (frame,) = ask_text(
+        ID, stack_text("built-for", library="xformers", form="line"), death=ended(11, crash=xformers().crash)
+    )
+    assert any("efficient_attention_forward" in one.text for one in frame.supports)

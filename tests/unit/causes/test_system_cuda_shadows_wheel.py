@@ -75,3 +75,12 @@ def test_missing_evidence_weakens() -> None:
     (unseen,) = ask_record(ID, shadowed(searched=None))
     assert unseen.confidence is Confidence.LIKELY
     assert {one.source for one in unseen.unknown} == {"crash"} and len(unseen.unknown) == 2
+
+
+def test_the_gap_about_the_path_is_only_where_it_is_not_known() -> None:
+    (known,) = ask_record(ID, shadowed().frame("f", TORCH_CUDA))
+    assert known.unknown == []
+    (unknown,) = ask_record(ID, shadowed(searched=None).frame("f", TORCH_CUDA))
+    assert [one.why for one in unknown.unknown] == [
+        "how it was found before the wheel's: LD_LIBRARY_PATH is not in the record"
+    ]
