@@ -2,7 +2,7 @@
 
 torch's libraries find those of the nvidia packages through RPATH; where that does not reach (packages in another
 folder, a library that another one loads by name) `_load_global_deps` helps out. What it does changed with releases: in
-2.0 only after a failure; from 2.5 NVRTC and nvJitLink after a success as well; in 2.13 the whole list. The text of the
+2.0 only after a failure; in 2.9 NVRTC and nvJitLink after a success as well; in 2.13 the whole list. The text of the
 installed file is asked instead of a table of versions; a torch that words it in another way preloads nothing, as far as
 this can see.
 """
@@ -43,7 +43,7 @@ def preloads(text: str) -> Preloads:
     functions = {found[1]: found[0] for found in _FUNCTION.finditer(text)}
     whole = _pairs(functions.get("_preload_cuda_deps", ""))
     success, _, failure = functions.get("_load_global_deps", "").partition("except OSError")
-    after = whole if "_preload_cuda_deps(" in success else _pairs(success)
+    after = whole if "_preload_cuda_deps()" in success else _pairs(success)
     return Preloads(_pairs(failure) or whole, after, only_with_wheel=_NEEDS_WHEEL.search(success) is not None)
 
 

@@ -45,6 +45,10 @@ def _load_global_deps() -> None:
 
 x = 1
 """
+# 2.9.1: one helper of that name for single libraries, on both paths; any CUDA runtime will do.
+RECENT = MIDDLE.replace("_preload_cuda_lib", "_preload_cuda_deps").replace(
+    "nvidia/cuda_runtime/lib/libcudart", "libcudart"
+)
 
 
 def test_after_a_failure_alone() -> None:
@@ -59,6 +63,12 @@ def test_two_after_a_success_with_the_wheels_runtime() -> None:
         Preload("nvjitlink", "libnvJitLink.so.*[0-9]"),
     ]
     assert found.only_with_wheel and [one.folder for one in found.after_failure] == ["cublas"]
+
+
+def test_a_helper_for_single_libraries() -> None:
+    found = preloads(RECENT)
+    assert [one.folder for one in found.after_success] == ["cuda_nvrtc", "nvjitlink"]
+    assert [one.folder for one in found.after_failure] == ["cublas"] and not found.only_with_wheel
 
 
 @needs_torch
