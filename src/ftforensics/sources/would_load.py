@@ -31,7 +31,7 @@ _INIT_LIMIT = 1 << 20  # bytes of torch/__init__.py; 2.13's has 110 KB
 _COMPANIONS = ("torchvision", "torchaudio")
 
 # cuDNN is a thin library that loads its parts by name when they are first used; each name is looked up like any other,
-# so that LD_LIBRARY_PATH can mix the parts of two versions. 9.10.2 asks for libcudnn_graph.so.9.10.2, .so.9.10 and .so.9
+# so that LD_LIBRARY_PATH can mix the parts of two versions. 9.10.2 asks for libcudnn_graph.so.9.10.2, .so.9.10, .so.9
 # in turn (LD_DEBUG=libs): the wheels have the last one only, and what the longer names find is at least of its version,
 # so that the last one alone is followed here. 8's parts are those of NVIDIA's packages, the same is assumed of them.
 _CUDNN_PARTS = {
