@@ -21,7 +21,7 @@ from ftforensics.model.software import Software
 from ftforensics.parsers import library_name
 from ftforensics.parsers.torch_preload import Preload, Preloads, preloads
 from ftforensics.sources.dynamic_loader import DynamicLoader, LoadedFile, NotFound, SearchEnvironment
-from ftforensics.sources.libraries import Mapped, loaded_libraries
+from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
 from ftforensics.sources.torch_extensions import torch_extensions
 from ftforensics.symbols.elf import ElfError, read_elf
 
@@ -78,8 +78,9 @@ def would_load(host: Host, software: Software, environment: SearchEnvironment) -
     for path in torch_extensions(host, software, _COMPANIONS):
         loader.load(path, optional=True)
     files = [file.real for file in loader.loaded]
+    libraries = loaded_libraries([Mapped(path) for path in files], host, search_path=environment.library_path)
     return WouldLoad(
-        libraries=loaded_libraries([Mapped(path) for path in files], host, search_path=environment.library_path),
+        libraries=with_pins(libraries, software),
         files=files,
         not_found=loader.not_found,
         gaps=[*gaps, *loader.gaps],

@@ -15,7 +15,7 @@ import pytest
 
 from conditions import needs_cc, needs_torch, needs_x86_64
 from ftforensics.host.host import Host
-from ftforensics.model.software import Software, TorchBuild
+from ftforensics.model.software import Pin, Software, TorchBuild
 from ftforensics.parsers.library_name import kind_of
 from ftforensics.sources.software import read_software
 from ftforensics.sources.would_load import SearchEnvironment, WouldLoad, would_load
@@ -127,6 +127,7 @@ class Cuda:
             python=".".join(str(part) for part in sys.version_info[:3]),
             prefix=str(self.prefix),
             site_packages=[str(self.site)],
+            pins=[Pin("nvidia-nvjitlink-cu12", "12.8.93", "torch 2.9.1")],
             torch=TorchBuild("2.9.1+cu128", "12.8", folder=str(self.site / "torch")),
         )
         return would_load(Host(), software, SearchEnvironment(library_path))
@@ -163,6 +164,7 @@ def test_a_real_nvjitlink_before_the_wheels(cuda: Cuda, nvidia_wheel: Unpacked, 
     loaded = [library for library in found.libraries if library.kind == "libnvJitLink"]
     wanted = (str(other), "12.1.105", "record") if shadows else (str(own), "12.8", "symbol")
     assert [(library.path, library.version, library.how) for library in loaded] == [wanted]
+    assert loaded[0].pin == ("12.8.93" if shadows else None)  # the own one has no dist-info here, so no package
     assert loaded[0].searched == (str(other.parent) if shadows else None)
     jit = re.compile(r"/libnvJitLink\.so")
     assert {path for path in real if jit.search(path)} == {library.path for library in loaded}
