@@ -94,6 +94,8 @@ def test_803_beside_the_kernels_line_about_two_versions_is_the_drivers(before: f
     assert [one.confidence for one in about("driver-half-upgraded", old)] == [Confidence.POSSIBLE]
     other_number = driver_note(printed(ended(code=1), error(804)), before=before)
     assert [one.confidence for one in about(ID, other_number)] == [Confidence.LIKELY]
+    both = driver_note(printed(ended(code=1), error(803), error(804)), before=before)
+    assert [one.confidence for one in about(ID, both)] == [Confidence.LIKELY]
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,14 @@ def test_an_older_driver_alone_is_possible_and_not_shown_to_be_the_cause(crash: 
     assert finding.against, "a change since the last run must not lift what speaks against it"
 
 
+def test_a_driver_that_is_not_loaded_speaks_against_it() -> None:
+    read = on_driver().frame("ncclCommInitRank", NCCL)
+    (finding,) = about(ID, read)
+    assert finding.unknown and not finding.against
+    (finding,) = about(ID, read.without("/usr/lib/x86_64-linux-gnu/libcuda").on_driver(path=None))
+    assert [cite.locator for cite in finding.against] == ["libcuda"]
+
+
 @pytest.mark.parametrize(
     "crash",
     [
