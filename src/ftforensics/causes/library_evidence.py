@@ -153,12 +153,15 @@ def ended_by_exception(death: Death, text: StackText) -> bool:
     number = signal_of(death)
     if number is not None or text.form == "warning":
         return number == SIGABRT and text.form == "what"
+    if death.code is None and text.form != "exception":
+        return False  # nobody says how it ended
     return not death.exceptions or text.line.number >= death.exceptions[-1].line.number
 
 
 def goes_with_end(death: Death, text: StackText) -> bool:
     """The same of what a library prints itself when it cannot go on: nobody catches that."""
-    return text.form not in ("exception", "warning") or ended_by_exception(death, text)
+    known = death.code is not None or death.signal is not None
+    return (known and text.form not in ("exception", "warning")) or ended_by_exception(death, text)
 
 
 def text_cites(death: Death, texts: Iterable[StackText]) -> list[Cite]:

@@ -77,3 +77,9 @@ def test_missing_evidence_weakens() -> None:
     for death in (ended(11), ended(code=1).exception("ValueError", "much later")):
         (caught,) = ask_text(ID, text, death=death)
         assert caught.confidence is Confidence.POSSIBLE and caught.against
+
+
+def test_missing_evidence_weakens_where_nobody_says_how_it_ended() -> None:
+    text = stack_text("undefined-symbol", library=FLASH, symbol=OLD_ABI)
+    (unseen,) = ask_text(ID, text, death=ended())
+    assert unseen.confidence is Confidence.POSSIBLE

@@ -74,3 +74,7 @@ def test_a_line_of_python_shows_it_too() -> None:
     assert any(one.text == "driver 580.65.06 is in >=580" for one in finding.supports)
     (other,) = ask_record(ID, numba().frame(None, LIBCUDA).python("train.py", 3, "main"))
     assert other.confidence is Confidence.POSSIBLE
+
+
+def test_a_hostile_version_is_no_version() -> None:
+    assert ask_record(ID, numba("9" * 5000).frame("cuCtxGetDevice_v2", LIBCUDA)) == []

@@ -52,12 +52,14 @@ from ftforensics.model.software import Package
 KIND = Kind.CIRCUMSTANCE
 ORDER = 32
 CHANGES = ("package:numba", "package:sentencepiece", "package:pyarrow", "package:triton", "package:nvidia-nccl*")
+_LONGEST = 200  # characters of a version; more is no version, and costs time to compare
 
 
 def check(crash: Crash) -> Iterator[Finding]:
     if not own_fault(crash):
         return
     driver = crash.record.driver.module_version if crash.record.driver else None
+    driver = driver if driver and len(driver) <= _LONGEST else None
     machine = crash.record.job.machine if crash.record.job else None
     found = [
         _finding(crash, package, entry, shown)
@@ -72,9 +74,13 @@ def _packages(crash: Crash) -> list[Package]:
     """What is installed; where that is not known, the packages of the mapped libraries."""
     listed = crash.record.software.packages if crash.record.software else []
     if listed:
-        return listed
+        return [one for one in listed if len(one.version) <= _LONGEST]
     pairs = {(one.package, one.version) for one in crash.record.libraries or [] if one.how == "record"}
-    return [Package(name, version) for name, version in sorted(pairs, key=str) if name and version]
+    return [
+        Package(name, version)
+        for name, version in sorted(pairs, key=str)
+        if name and version and len(version) <= _LONGEST
+    ]
 
 
 def _excluded(crash: Crash, entry: KnownBad) -> bool:
