@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from ftforensics.model.software import Software
 from ftforensics.parsers.library_name import kind_of
 from ftforensics.sources.libraries import Mapped, loaded_libraries
 from ftforensics.sources.missing_symbols import complete_software, exported_by, missing_symbols
+from wheels import Unpacked
 
 pytestmark = needs_cxx
 
@@ -226,3 +228,18 @@ def test_the_real_torch_misses_nothing(tmp_path: Path) -> None:
     subprocess.run(command, input=code, text=True, check=True)
     mine = loaded_libraries([Mapped(str(path))], Host())
     assert [found.names for found in missing_symbols(Host(), mine, libraries)] == [["_ZN2at16no_such_functionEv"]]
+
+
+@needs_torch
+def test_a_real_torchvision_of_another_torch(nvidia_wheel: Unpacked, tmp_path: Path) -> None:
+    """0.20.1 goes with torch 2.5, whose wheels took the old string."""
+    site = Path(shutil.copytree(nvidia_wheel("torchvision", "0.20.1"), tmp_path / "site-packages"))
+    spec = importlib.util.find_spec("torch")
+    assert spec and spec.origin
+    torch = [str(path) for path in Path(spec.origin).parent.glob("lib/*.so")]
+    libraries = loaded_libraries([Mapped(path) for path in torch], Host())
+    extensions = loaded_libraries([Mapped(str(site / "torchvision" / name)) for name in ("_C.so", "image.so")], Host())
+    for found in complete_software(Host(), Software(), libraries, extensions).missing:
+        assert (found.package, found.version, found.abi) == ("torchvision", "0.20.1", "pre-cxx11")
+        assert OLD_ERROR in found.names and found.count > 5
+    assert len(complete_software(Host(), Software(), libraries, extensions).missing) == 2
