@@ -308,6 +308,15 @@ def test_the_page_has_no_line_that_is_too_long_but_commands(machine: Make) -> No
     assert all(len(line) <= 80 or line.strip().startswith(("pip ", "python ")) for line in lines)
 
 
+def test_an_environment_with_a_lib64_holds_no_package_twice(machine: Make) -> None:
+    one = machine()
+    before = one.check()
+    (one.prefix / "lib64").symlink_to("lib")  # as venv makes it
+    after = one.check()
+    for name in ("files-as-installed", "known-bad-release"):
+        assert named(after, name)["said"] == named(before, name)["said"]
+
+
 def test_a_folder_that_is_no_environment(machine: Make, tmp_path: Path) -> None:
     one = machine()
     shutil.rmtree(one.prefix / "lib")
