@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,9 @@ if __name__ == "__main__":
     text = README.read_text()
     text = replace(text, "output of make demo", printed("examples/demo.py", "examples/train.py"))
     text = replace(text, "output of make demo-kill", printed("examples/demo_kill.py", "examples/train_save.py"))
+    asked = ["--for", "torch==2.9.1+cu128", "--driver", "530.30.02", "--gpu", "8.0", "--python", "3.11"]
+    answer = f"$ ftforensics check {shlex.join(asked)}\n" + printed("-m", "ftforensics", "check", *asked)
+    text = replace(text, "output of ftforensics check", answer)
     text = replace(
         text, "output of ftforensics --help", "$ ftforensics --help\n" + printed("-m", "ftforensics", "--help")
     )

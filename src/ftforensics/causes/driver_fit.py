@@ -8,6 +8,7 @@ older module, and because an upgrade that stopped half way leaves two versions o
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from enum import Enum
 
@@ -273,7 +274,9 @@ def settling_run(software: Software | None, driver: Driver | None) -> Remedy:
         install = best.command
     else:
         text = "with the same torch: if it survives there"
-        install = f"pip install torch=={torch.version.partition('+')[0]}" if torch else "pip install torch"
+        # The version is the record's word, which somebody else may have written.
+        wanted = shlex.quote(f"torch=={torch.version.partition('+')[0]}") if torch else "torch"
+        install = f"pip install {wanted}"
     return Remedy(
         f"Run the same script in a fresh environment, LD_LIBRARY_PATH unset, {text}, the driver was not the cause",
         f"python -m venv fresh && . fresh/bin/activate && unset LD_LIBRARY_PATH && {install} && python ...",

@@ -7,7 +7,7 @@ from functools import cache
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from ftforensics.facts.tables import Row, Table, read_table
 from ftforensics.facts.torch import MACHINES
@@ -54,7 +54,7 @@ def _within(version: str, specifier: str) -> bool:
     """A pre-release or a local build of a bad release is bad too. A version that is none matches nothing."""
     try:
         return SpecifierSet(specifier).contains(Version(version), prereleases=True)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion is one; so is a number of more digits than int() takes
         return False
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from ftforensics.causes.driver_fit import (
@@ -159,3 +161,9 @@ def test_whether_the_driver_was_opened() -> None:
 def test_without_a_torch_that_fits_the_same_one_is_tried_in_a_clean_environment() -> None:
     remedy = settling_run(torch_of("12.8"), None)
     assert remedy.settles and "pip install torch==2.9.1 " in (remedy.command or "")
+
+
+def test_a_version_from_a_foreign_record_is_one_word_of_the_shell() -> None:
+    hostile = Software(torch=TorchBuild("2.9.1$(touch /tmp/x);", cuda="12.8"))
+    command = settling_run(hostile, Driver("340.108")).command or ""
+    assert "torch==2.9.1$(touch /tmp/x);" in shlex.split(command)

@@ -292,3 +292,9 @@ def test_xids(number: int, blame: str, ends: bool) -> None:
 def test_an_unknown_xid_means_nothing() -> None:
     assert xid_meaning(9999) is None
     assert all(meaning.advice.endswith(".") for meaning in xid_meanings())
+
+
+@pytest.mark.parametrize("version", ["", "abc", "9" * 5000, "\x1b[31m1"])
+def test_what_is_no_version_is_no_bad_release(version: str) -> None:
+    assert matching("numba", version, driver="580.65.06") == []
+    assert matching("numba", "0.62.0", driver=version) == []
