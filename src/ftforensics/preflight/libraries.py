@@ -22,7 +22,7 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.crash import Driver, Library
 from ftforensics.model.diagnosis import Confidence, Remedy
 from ftforensics.model.preflight import Check, Status
-from ftforensics.model.software import MissingSymbols, Pin, Software, TorchBuild
+from ftforensics.model.software import BrokenFile, MissingSymbols, Pin, Software, TorchBuild
 from ftforensics.preflight.versions import base, companion_command
 from ftforensics.sources.would_load import NotFound, WouldLoad
 
@@ -93,10 +93,15 @@ def _set(software: Software, libraries: list[Library]) -> Iterator[Check]:
     mixed = mixes(libraries)
     for mix in mixed:
         yield _mix(mix)
-    foreign = shadows(software, libraries)
-    for shadow in foreign:
-        yield _shadow(shadow)
-    if not mixed and not foreign and libraries:
+    # What is mixed is told by then: its foreign half need not be told again.
+    told = {_folder(library) for mix in mixed if not mix.private for library in mix.libraries}
+    places: dict[str, list[Shadow]] = {}
+    for shadow in shadows(software, libraries):
+        if _folder(shadow.library) not in told:
+            places.setdefault(_folder(shadow.library), []).append(shadow)
+    for foreign in places.values():
+        yield _shadow(foreign)
+    if not mixed and not places and libraries:
         said = f"{len(libraries)} would be loaded, each kind from one place"
         yield Check("one-set-of-libraries", TOPIC, Status.OK, said)
 
@@ -123,21 +128,19 @@ def _mix(mix: Mix) -> Check:
     )
 
 
-def _shadow(shadow: Shadow) -> Check:
-    library = shadow.library
-    same = library.version is not None and library.pin == library.version
-    by = f" by LD_LIBRARY_PATH={shadow.by}" if shadow.by else ""
-    said = f"{_library(library)} would be loaded{by} in place of {shadow.wheel}"
-    if same:
-        said += "; it is of the same version"
+def _shadow(shadows: Sequence[Shadow]) -> Check:
+    """Of one folder, which often brings several parts of one set."""
+    first = shadows[0]
+    by = f" by LD_LIBRARY_PATH={first.by}" if first.by else ""
+    more = f" and {len(shadows) - 1} more" if len(shadows) > 1 else ""
     return Check(
         "no-foreign-library",
         TOPIC,
-        Status.WARN if same else Status.FAIL,
-        said,
+        Status.FAIL,
+        f"{_library(first.library)}{more} would be loaded{by} in place of {first.wheel}",
         "system-cuda-shadows-wheel",
-        Confidence.POSSIBLE if same else Confidence.LIKELY,
-        [Cite("loader", library.path, _library(library))],
+        Confidence.LIKELY,
+        [Cite("loader", one.library.path, f"{_library(one.library)}, in place of {one.wheel}") for one in shadows],
         [Remedy("Take the foreign folder out of the search", "unset LD_LIBRARY_PATH"), _CLEAN],
     )
 
@@ -231,14 +234,15 @@ def _companion(one: Companion, torch: TorchBuild) -> Check:
 def _files(software: Software, hashed: bool) -> Iterator[Check]:
     if not software.verified:
         return
-    if not software.broken:
+    broken = [file for file in software.broken if not _harmless(file)]
+    if not broken:
         how = "content as in their RECORD" if hashed else "there, sizes as in their RECORD"
         said = f"{software.checked} files of torch and CUDA: {how}"
         yield Check("files-as-installed", TOPIC, Status.OK, said)
         return
-    packages = list(dict.fromkeys((file.package, file.version) for file in software.broken))
-    first = software.broken[0]
-    count = f"{len(software.broken)} files differ" if len(software.broken) > 1 else "1 file differs"
+    packages = list(dict.fromkeys((file.package, file.version) for file in broken))
+    first = broken[0]
+    count = f"{len(broken)} files differ" if len(broken) > 1 else "1 file differs"
     wanted = " ".join(shlex.quote(f"{name}=={base(version)}") for name, version in packages[:_SHOWN])
     yield Check(
         "files-as-installed",
@@ -247,9 +251,15 @@ def _files(software: Software, hashed: bool) -> Iterator[Check]:
         f"{count} from what was installed: {first.package}: {first.path.rpartition('/')[2]}: {first.how}",
         "broken-install",
         Confidence.LIKELY,
-        [Cite("packages", file.path, f"{file.package} {file.version}: {file.how}") for file in software.broken[:20]],
+        [Cite("packages", file.path, f"{file.package} {file.version}: {file.how}") for file in broken[:20]],
         [Remedy("Install them again", f"pip install --force-reinstall --no-deps {wanted}")],
     )
+
+
+def _harmless(file: BrokenFile) -> bool:
+    """Most of NVIDIA's packages list the same empty nvidia/__init__.py. Reinstalling one takes it away, and without it
+    the folder is a namespace package, which works as well (seen with nvidia-cudnn-cu12 9.10.2.21, which has none)."""
+    return file.how == "missing" and file.path.endswith("-packages/nvidia/__init__.py")
 
 
 def _symbols(software: Software) -> Iterator[Check]:
@@ -327,9 +337,13 @@ def _known_bad(software: Software, driver: Driver | None, machine: str | None) -
 
 def _library(library: Library) -> str:
     name = library.path.rpartition("/")[2]
-    folder = library.path.rpartition("/")[0]
+    folder = _folder(library)
     version = library.version or "(version unknown)"
     return f"{name} in {folder}" if name.endswith(f".{version}") else f"{name} {version} in {folder}"
+
+
+def _folder(library: Library) -> str:
+    return library.path.rpartition("/")[0]
 
 
 def libcuda_path(libraries: Sequence[Library]) -> str | None:

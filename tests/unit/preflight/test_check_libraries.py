@@ -9,7 +9,7 @@ from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.preflight import Check, Status
 from ftforensics.preflight.libraries import library_checks
 from ftforensics.sources.would_load import NotFound, WouldLoad
-from synth.software import CUDNN, SITE, TORCH, SoftwareBuilder, crashed, cu128
+from synth.software import CUDNN, CUDNN_CNN, SITE, TORCH, SoftwareBuilder, crashed, cu128
 
 
 def found(stack: SoftwareBuilder, not_found: tuple[NotFound, ...] = ()) -> list[Check]:
@@ -151,3 +151,26 @@ def test_hostile_names_pass_through() -> None:
     stack = stack.installed(verified=True)
     check = one(stack, "files-as-installed")
     assert check.remedies[0].command is not None and "; rm" not in check.remedies[0].command.replace("'\"'\"'; rm", "")
+
+
+def test_the_parts_of_one_foreign_set_are_one_line() -> None:
+    stack = cu128().without(f"{SITE}/nvidia/cudnn")
+    for part in ("libcudnn", "libcudnn_ops", "libcudnn_cnn"):
+        stack = stack.system(f"/usr/local/cuda/lib64/{part}.so.9", part, "9.1.0", searched="/usr/local/cuda/lib64")
+    check = one(stack, "no-foreign-library")
+    assert "and 2 more" in check.said and len(check.supports) == 3
+
+
+def test_the_foreign_half_of_a_mix_is_told_once() -> None:
+    stack = cu128().without(CUDNN_CNN)
+    stack = stack.system("/usr/local/cuda/lib64/libcudnn_cnn.so.9", "libcudnn_cnn", "9.1.0", searched="/usr/local")
+    bad = [check.name for check in found(stack) if check.status is Status.FAIL]
+    assert bad == ["one-set-of-libraries"]
+
+
+def test_the_shared_empty_file_that_a_reinstall_takes_away_is_no_damage() -> None:
+    stack = cu128().installed(verified=True, checked=900)
+    stack = stack.broken("nvidia-nvtx-cu12", "12.8.90", f"{SITE}/nvidia/__init__.py", "missing")
+    assert one(stack, "files-as-installed").status is Status.OK
+    stack = stack.broken("torch", "2.9.1", f"{SITE}/torch/__init__.py", "missing")
+    assert one(stack, "files-as-installed").status is Status.FAIL
