@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from conditions import ROOT, needs_cc, needs_unshare, needs_x86_64
-from wheels import Unpacked
+from wheels import CUDART, Unpacked
 
 pytestmark = [needs_x86_64, needs_cc]
 
@@ -43,8 +43,8 @@ Requires-Dist: nvidia-cudnn-cu12==9.10.2.21; platform_system == "Linux" and plat
 JOB = """
 import ctypes, os, sys, time, ftforensics
 ftforensics.install(dir=sys.argv[1])
-kept = [ctypes.CDLL(path) for path in sys.argv[3:]]
 import fused_ops
+kept = [ctypes.CDLL(path) for path in sys.argv[3:]]
 kept.append(ctypes.CDLL("libcuda.so.1"))  # stays loaded as on a GPU machine; without a GPU the runtime lets it go
 
 def inventory_runs():
@@ -58,7 +58,7 @@ def inventory_runs():
             pass
     return False
 
-if sys.argv[2] != "versions":
+if "WITHOUT_INVENTORY" not in os.environ:
     until = time.monotonic() + 30
     while not inventory_runs() and time.monotonic() < until:
         time.sleep(0.005)
@@ -236,8 +236,57 @@ def test_c_two_cudnns_come_first(stack: Make, function: str) -> None:
 
 
 @needs_unshare
+def test_two_real_runtimes_of_one_name(stack: Make, nvidia_wheel: Unpacked) -> None:
+    made = stack("12.8", "12.4")
+    foreign = made.folder / "cuda-12.1/lib64/libcudart.so.12.1.105"
+    foreign.parent.mkdir(parents=True)
+    shutil.copy(nvidia_wheel("nvidia-cuda-runtime-cu12", "12.1.105") / CUDART, foreign)
+    made.environment["LD_LIBRARY_PATH"] += f":{foreign.parent}"
+    report = made.die("accumulate", foreign)
+    assert (report["verdict"]["cause"], report["verdict"]["confidence"]) == ("mixed-cuda-libraries", "likely")
+    finding = cause_of(report, "mixed-cuda-libraries")
+    assert finding is not None and "12.8.90" in words(finding) and "12.1.105" in words(finding)
+    assert any("stack" in cite["text"] for cite in finding["against"]), finding
+
+
+@needs_unshare
+def test_a_runtime_of_the_system_before_the_wheels_own(stack: Make, nvidia_wheel: Unpacked) -> None:
+    """LD_LIBRARY_PATH comes before an extension's RUNPATH (man 8 ld.so)."""
+    made = stack("12.8", "12.4")
+    foreign = made.folder / "cuda-12.1/lib64/libcudart.so.12"
+    foreign.parent.mkdir(parents=True)
+    shutil.copy(nvidia_wheel("nvidia-cuda-runtime-cu12", "12.1.105") / CUDART, foreign)
+    made.environment["LD_LIBRARY_PATH"] += f":{foreign.parent}"
+    made.environment["FAULT_IN_DRIVER"] = "1"
+    report = made.die("versions")
+    assert (report["verdict"]["cause"], report["verdict"]["confidence"]) == ("system-cuda-shadows-wheel", "likely")
+    finding = cause_of(report, "system-cuda-shadows-wheel")
+    assert finding is not None and "LD_LIBRARY_PATH" in words(finding)
+    assert any(remedy["command"] == "unset LD_LIBRARY_PATH" for remedy in report["remedies"])
+
+
+@needs_unshare
+@pytest.mark.parametrize("fault", ["in the drifted library", "elsewhere"])
+def test_a_runtime_of_another_version_than_torch_demands(stack: Make, fault: str) -> None:
+    made = stack("12.1", "12.4")  # torch's metadata demands 12.8.90
+    if fault == "elsewhere":
+        report = made.die("accumulate")
+    else:
+        made.environment["FAULT_IN_DRIVER"] = "1"
+        report = made.die("versions")
+    finding = cause_of(report, "drifted-cuda-library")
+    assert finding is not None and "12.8.90" in words(finding) and "12.1.105" in words(finding)
+    expected = ("native-fault", "possible") if fault == "elsewhere" else ("drifted-cuda-library", "likely")
+    assert (report["verdict"]["cause"], finding["confidence"]) == expected
+    commands = [remedy["command"] or "" for remedy in report["remedies"]]
+    if fault != "elsewhere":
+        assert any(command.endswith("nvidia-cuda-runtime-cu12==12.8.90") for command in commands), commands
+
+
+@needs_unshare
 def test_a_driver_that_has_the_entry_point_does_not_crash_and_is_not_named(stack: Make) -> None:
     made = stack("12.8", "12.4")
+    made.environment["WITHOUT_INVENTORY"] = "1"
     done = made.call("launch")
     assert (done.returncode, done.stdout) == (0, "101\n"), done.stderr
 
@@ -260,6 +309,7 @@ def test_the_runtimes_own_gate_agrees_with_ours(stack: Make, runtime: str, level
     from ftforensics.model.software import Software, TorchBuild
 
     made = stack(runtime, level)
+    made.environment["WITHOUT_INVENTORY"] = "1"
     done = made.call("versions")
     assert done.returncode == 0, done.stderr
     built, _, error = map(int, done.stdout.strip("()\n").split(","))

@@ -1,5 +1,6 @@
 /* A libcuda.so.1 for machines without a GPU: it reports the CUDA level it was compiled for (-DLEVEL=12010) and has, as
-   the real one, no entry point that came with a later CUDA. There is no GPU: everything else says so. */
+   the real one, no entry point that came with a later CUDA. There is no GPU: everything else says so. With
+   FAULT_IN_DRIVER in the environment it dies when it is initialised. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,9 @@ static CUresult no_device(void) { return CUDA_ERROR_NO_DEVICE; }
 CUresult cuInit(unsigned flags)
 {
     (void)flags;
+    if (getenv("FAULT_IN_DRIVER")) {
+        *(volatile int *)0x28 = 1;
+    }
     return CUDA_ERROR_NO_DEVICE;
 }
 
