@@ -49,6 +49,9 @@ FUNCTIONS = [
 for function in FUNCTIONS:
     setattr(module, function, taking(function))
 module.check_handlers = taking("check_handlers", 0)
+# Not among the calls: tests/capture/test_ledger_of_job.py sees what comes of them.
+module.configure_ledger = lambda *_: None
+module.end_ledger = lambda *_: None
 
 
 def duplicate(fd: int, lowest: int) -> int:
