@@ -15,7 +15,7 @@ C_TESTS   := $(wildcard tests/csrc/*.c tests/ground/*.c $(foreach tests,crash re
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build demo demo-kill demo-torch test lint types contracts matrix stress bench bench-death ring-age fuzz docs readme wheel format clean
+.PHONY: help venv build demo demo-kill demo-torch test lint types contracts cudnn-pair matrix stress bench bench-death ring-age fuzz docs readme wheel format clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ types: venv  ## mypy --strict on src
 contracts: venv  ## The layers and the other promises about the code's shape
 	$(VENV)/bin/lint-imports --no-cache
 	$(PY) -m pytest tests/contracts
+
+cudnn-pair: venv build  ## A crash with two real cuDNN loaded (downloads 1.4 GB)
+	FTFORENSICS_CUDNN_PAIR=1 $(PY) -m pytest tests/real/test_cuda_stack.py -k real_cudnns
 
 matrix: venv build  ## The crash matrix on each installed Python, as a printed table
 	PYTHONPATH=src:tests:tests/crash $(PY) tests/crash/matrix.py --markdown docs/matrix.md

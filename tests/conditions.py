@@ -184,3 +184,7 @@ needs_fuse = _needs(
     IS_ROOT and Path("/dev/fuse").exists() and shutil.which("unshare") is not None,
     "needs root, unshare and /dev/fuse: mounts a file system whose server does not answer",
 )
+
+needs_cudnn_pair = _needs(
+    bool(os.environ.get("FTFORENSICS_CUDNN_PAIR")), "downloads two cuDNN of 700 MB each: make cudnn-pair"
+)

@@ -31,7 +31,7 @@ CUDART = "nvidia/cuda_runtime/lib/libcudart.so.12"
 NVJITLINK = "nvidia/nvjitlink/lib/libnvJitLink.so.12"
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 
-PATIENCE = 110  # seconds for one download; NCCL's wheel is 320 MB
+PATIENCE = 500  # seconds for one download; NCCL and cuDNN are hundreds of megabytes
 
 
 @pytest.fixture(scope="session")

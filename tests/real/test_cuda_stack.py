@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from conditions import ROOT, needs_cc, needs_unshare, needs_x86_64
+from conditions import ROOT, needs_cc, needs_cudnn_pair, needs_unshare, needs_x86_64
 from wheels import CUDART, Unpacked
 
 pytestmark = [needs_x86_64, needs_cc]
@@ -233,6 +233,22 @@ def test_c_two_cudnns_come_first(stack: Make, function: str) -> None:
     driver = cause_of(report, "driver-minor-window")
     assert driver is not None and driver["confidence"] == "possible"
     assert any("LD_LIBRARY_PATH" in (remedy["command"] or "") for remedy in report["remedies"])
+
+
+@needs_unshare
+@needs_cudnn_pair
+@pytest.mark.timeout(900)
+def test_c_with_two_real_cudnns(stack: Make, nvidia_wheel: Unpacked) -> None:
+    made = stack("12.8", "12.1")
+    shutil.copytree(nvidia_wheel("nvidia-cudnn-cu12", "9.10.2.21"), made.site, dirs_exist_ok=True)
+    foreign = made.folder / "cuda-12.1/lib64"
+    shutil.copytree(nvidia_wheel("nvidia-cudnn-cu12", "9.1.0.70") / "nvidia/cudnn/lib", foreign)
+    (foreign / "libcudnn.so.9").rename(foreign / "libcudnn.so.9.1.0")
+    made.environment["LD_LIBRARY_PATH"] += f":{foreign}"
+    report = made.die("accumulate", made.site / "nvidia/cudnn/lib/libcudnn.so.9", foreign / "libcudnn.so.9.1.0")
+    assert (report["verdict"]["cause"], report["verdict"]["confidence"]) == ("mixed-cuda-libraries", "likely")
+    finding = cause_of(report, "mixed-cuda-libraries")
+    assert finding is not None and "9.10.2.21" in words(finding) and "9.1.0" in words(finding)
 
 
 @needs_unshare
