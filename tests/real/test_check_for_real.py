@@ -296,8 +296,10 @@ def test_the_line_to_install_for_the_driver_that_is_here(machine: Make) -> None:
         "--index-url https://download.pytorch.org/whl/cu121\n"
     )
     assert done.returncode == 0 and "--gpu 8.0 names one" in done.stderr
-    named_gpu = one.shown("--install", "torch", "--python", "3.11", "--gpu", "B200")
-    assert named_gpu.stdout.endswith("/cu128\n") and named_gpu.returncode == 0
+    known = one.shown("--install", "torch", "--python", "3.11", "--gpu", "A100")
+    assert (known.stdout, known.stderr) == (done.stdout, "")
+    younger = one.shown("--install", "torch", "--python", "3.11", "--gpu", "B200")
+    assert (younger.returncode, younger.stdout) == (1, "") and "570.26" in younger.stderr
 
 
 @needs_unshare

@@ -12,6 +12,7 @@ from ftforensics.model.crash import Driver, Gpu
 from ftforensics.model.diagnosis import Remedy
 from ftforensics.model.preflight import Check, Fix, Status, Suspect, TorchAdvice
 from ftforensics.model.software import Software
+from ftforensics.preflight.gpus import newer_than_driver
 
 _STRENGTH = {"proven": 0, "likely": 1, "possible": 2, "ruled_out": 3}
 
@@ -86,6 +87,8 @@ def install_line(
         )
     if gpus:
         driver = msgspec.structs.replace(driver, gpus=list(gpus))
+    if too_new := newer_than_driver(gpus, driver):
+        return None, too_new
     advice = torch_advice(Software(python=python, machine=machine), driver)
     if advice:
         return advice[0], ""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftforensics.facts.gpus import capability_of
+from ftforensics.facts.driver import cuda_tuple, driver_level, minimum_driver
+from ftforensics.facts.gpus import architecture, capability_of
 from ftforensics.model.crash import Driver, Gpu
 
 
@@ -37,6 +38,22 @@ def with_visible(driver: Driver, chosen: Sequence[str] | None) -> Driver:
         for gpu in visible(driver.gpus, chosen)
     ]
     return msgspec.structs.replace(driver, gpus=gpus)
+
+
+def newer_than_driver(gpus: Sequence[Gpu], driver: Driver) -> str | None:
+    """Why this driver cannot run a GPU that is not here. Of GPUs that are, the driver itself has spoken."""
+    level = driver_level(driver.module_version) if driver.module_version else None
+    for gpu in gpus:
+        known = architecture(gpu.capability) if gpu.capability else None
+        if level is None or known is None or known.first_cuda is None:
+            continue
+        if cuda_tuple(known.first_cuda) > cuda_tuple(level):
+            needs = minimum_driver(known.first_cuda)
+            return (
+                f"driver {driver.module_version} (CUDA {level}) is older than {gpu_text(gpu)}, which came with CUDA "
+                f"{known.first_cuda}" + (f" and needs driver {needs}" if needs else "")
+            )
+    return None
 
 
 def gpu_text(gpu: Gpu) -> str:

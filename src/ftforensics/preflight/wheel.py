@@ -10,10 +10,11 @@ import msgspec
 from ftforensics.facts.gpus import architecture, capability_of
 from ftforensics.facts.torch import Wheel, cuda_of_variant, find_wheel, wheels
 from ftforensics.model.crash import Driver, Gpu
-from ftforensics.model.diagnosis import Remedy
+from ftforensics.model.diagnosis import Confidence, Remedy
 from ftforensics.model.preflight import Check, Preflight, Status
 from ftforensics.model.software import Software, TorchBuild
 from ftforensics.preflight.driver import architecture_checks, fit_check
+from ftforensics.preflight.gpus import newer_than_driver
 from ftforensics.preflight.options import Options
 from ftforensics.preflight.run import answer
 
@@ -114,12 +115,17 @@ def check_wheel(
     software = Software(python=python, machine=machine, torch=torch)
     if driver is not None and gpus:
         driver = msgspec.structs.replace(driver, gpus=list(gpus))
-    checks = list(_checks(asked, software, driver, python, machine))
+    checks = list(_checks(asked, software, driver, gpus, python, machine))
     return answer(checks, software, driver, Options(), [])
 
 
 def _checks(
-    asked: Asked, software: Software, driver: Driver | None, python: str | None, machine: str | None
+    asked: Asked,
+    software: Software,
+    driver: Driver | None,
+    gpus: Sequence[Gpu],
+    python: str | None,
+    machine: str | None,
 ) -> Iterator[Check]:
     if asked.wheel is None and asked.cuda is not None:
         said = f"torch {asked.version} is in no table: what is said comes from its CUDA {asked.cuda} alone"
@@ -131,6 +137,16 @@ def _checks(
     if driver is not None:
         yield fit_check(software, driver)
         yield from architecture_checks(software, driver)
+        if too_new := newer_than_driver(gpus, driver):
+            yield Check(
+                "driver-knows-gpu",
+                "driver",
+                Status.FAIL,
+                too_new,
+                "gpu-architecture-unsupported",
+                Confidence.LIKELY,
+                remedies=[Remedy("Ask the administrator for that driver")],
+            )
     yield from _published(asked.wheel, python, machine)
 
 

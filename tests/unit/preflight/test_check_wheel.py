@@ -136,7 +136,7 @@ def test_what_is_no_python_is_refused(text: str) -> None:
 def test_the_line_to_install() -> None:
     line, _ = install_line(Driver("530.30.02"), [], "3.11", "x86_64")
     assert line is not None and line.command.startswith("pip install torch==2.5.1 ")
-    line, _ = install_line(Driver("530.30.02"), [Gpu(capability="10.0")], "3.11", "x86_64")
+    line, _ = install_line(Driver("570.124.06"), [Gpu(capability="10.0")], "3.11", "x86_64")
     assert line is not None and line.index == "cu128"
 
 
@@ -145,3 +145,12 @@ def test_no_line_has_its_reason() -> None:
     assert line is None and "no NVIDIA driver" in why
     line, why = install_line(Driver("450.80.02"), [], "3.14", "x86_64")
     assert line is None and "450.80.02" in why and "3.14" in why
+
+
+def test_a_gpu_that_is_younger_than_the_driver() -> None:
+    found = asked("torch==2.9.1+cu128", "530.30.02", "B200")
+    (check,) = [check for check in found.checks if check.status is Status.FAIL]
+    assert check.name == "driver-knows-gpu" and "570.26" in check.said
+    assert not asked("torch==2.9.1+cu128", "570.124.06", "B200").failed
+    line, why = install_line(Driver("530.30.02"), [Gpu(capability="10.0")], "3.11", "x86_64")
+    assert line is None and "570.26" in why
