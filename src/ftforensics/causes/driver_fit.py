@@ -34,7 +34,7 @@ _DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "lib
 _OPENS_DRIVER = ("libcudart", "libtorch_cuda", "libc10_cuda", "libnccl")
 _COMPAT = re.compile(r"/(cuda-)?compat[^/]*/")
 # What NVML calls its own version: the CUDA major and then the driver's, "12.570.124.06".
-_NVML_PREFIX = re.compile(r"[0-9]{1,2}\.(?=[0-9]{3,4}\.[0-9])")
+_NVML_PREFIX = re.compile(r"\A[0-9]{1,2}\.(?=[0-9]{3,4}\.[0-9])")
 
 
 class Fit(str, Enum):
