@@ -24,8 +24,6 @@ PATIENCE = 30.0
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FTFORENSICS", "SLURM"))}
-    if "XDG_STATE_HOME" not in more:  # then the ledger is the one of whoever runs the tests
-        kept["FTFORENSICS_LEDGER"] = "0"
     return {**kept, "PYTHONPATH": str(ROOT / "src"), **more}
 
 
