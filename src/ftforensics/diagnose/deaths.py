@@ -57,6 +57,7 @@ SIGKILL = 9
 TOGETHER = 1.0  # seconds within which deaths count as one event
 MOST_OTHERS = 20
 MOST_BETWEEN = 16  # pids that others may take while a launcher starts one more rank
+_LONGEST_MESSAGE = 5  # lines of an exception's text below its first; torch adds four of advice to a CUDA error
 _TRACE = "as root, without --no-trace: ftforensics run -- COMMAND"
 
 
@@ -128,7 +129,7 @@ def build_deaths(case: Case, crashes: Sequence[Crash]) -> list[Death]:
         drafts.append(_Draft())
     _apply_given(drafts, case)
     if not drafts:
-        drafts = list(_from_kernel(case.kernel_logs)) or _from_notices(case.notices)
+        drafts = list(_from_kernel(case.kernel_logs)) or _from_notices(case.notices) or _from_last_words(case)
     return _finish(case, drafts)
 
 
@@ -447,6 +448,23 @@ def _from_kernel(logs: Sequence[KernelLog]) -> Iterator[_Draft]:
             draft.when = event.line.moment
             draft.ending.append(Cite(log.source, locator(log, event.line), event.line.text[:200]))
             yield draft
+
+
+def _from_last_words(case: Case) -> list[_Draft]:
+    """A job's output without a launcher in it that ends with a traceback: nobody caught that exception, and Python then
+    ends with status 1 (Doc/library/sys.rst, sys.excepthook)."""
+    if len(case.launcher_logs) != 1 or case.left_out:
+        return []
+    log = case.launcher_logs[0]
+    raised = [event for event in log.events if isinstance(event, ExceptionSeen)]
+    if not raised or raised[-1].ignored or log.lines - raised[-1].line.number > _LONGEST_MESSAGE:
+        return []
+    last = raised[-1]
+    draft = _Draft(code=1, exceptions=[last], rank=last.rank)
+    draft.when = last.line.moment
+    where = f"{log.path or 'log'}:{last.line.number}"
+    draft.ending.append(Cite("launcher", where, f"the log ends with a traceback: {last.line.text}"))
+    return [draft]
 
 
 def _from_notices(notices: Sequence[Notice]) -> list[_Draft]:

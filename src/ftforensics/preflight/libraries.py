@@ -22,7 +22,7 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.crash import Driver, Library
 from ftforensics.model.diagnosis import Confidence, Remedy
 from ftforensics.model.preflight import Check, Status
-from ftforensics.model.software import BrokenFile, MissingSymbols, Pin, Software, TorchBuild
+from ftforensics.model.software import MissingSymbols, Pin, Software, TorchBuild
 from ftforensics.preflight.versions import base, companion_command
 from ftforensics.sources.would_load import NotFound, WouldLoad
 
@@ -234,7 +234,7 @@ def _companion(one: Companion, torch: TorchBuild) -> Check:
 def _files(software: Software, hashed: bool) -> Iterator[Check]:
     if not software.verified:
         return
-    broken = [file for file in software.broken if not _harmless(file)]
+    broken = software.broken
     if not broken:
         how = "content as in their RECORD" if hashed else "there, sizes as in their RECORD"
         said = f"{software.checked} files of torch and CUDA: {how}"
@@ -254,12 +254,6 @@ def _files(software: Software, hashed: bool) -> Iterator[Check]:
         [Cite("packages", file.path, f"{file.package} {file.version}: {file.how}") for file in broken[:20]],
         [Remedy("Install them again", f"pip install --force-reinstall --no-deps {wanted}")],
     )
-
-
-def _harmless(file: BrokenFile) -> bool:
-    """Most of NVIDIA's packages list the same empty nvidia/__init__.py. Reinstalling one takes it away, and without it
-    the folder is a namespace package, which works as well (seen with nvidia-cudnn-cu12 9.10.2.21, which has none)."""
-    return file.how == "missing" and file.path.endswith("-packages/nvidia/__init__.py")
 
 
 def _symbols(software: Software) -> Iterator[Check]:

@@ -97,11 +97,7 @@ def look(host: Host, options: Options) -> Seen:
 def environment_software(host: Host, options: Options) -> Software:
     """Of the named environment; else of this interpreter's own folders, in the order of its search."""
     if options.prefix is not None:
-        found = read_software(host, prefix=options.prefix)
-        folders = _once(host, found.site_packages)
-        if len(folders) < len(found.site_packages):
-            found = read_software(host, prefix=options.prefix, site_packages=folders)
-        return found
+        return read_software(host, prefix=options.prefix)
     folders = [path for path in sys.path if path.endswith(("/site-packages", "/dist-packages"))]
     folders = _once(host, [*folders, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     version = ".".join(str(part) for part in sys.version_info[:3])
@@ -109,7 +105,7 @@ def environment_software(host: Host, options: Options) -> Software:
 
 
 def _once(host: Host, folders: list[str]) -> list[str]:
-    """In a venv lib64 is a link to lib: one folder under two names holds every package twice."""
+    """One folder under two names would hold every package twice."""
     found: dict[str, str] = {}
     for folder in folders:
         try:

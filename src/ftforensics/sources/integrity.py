@@ -125,6 +125,11 @@ def _by_size(host: Host, listed: Iterable[_Listed]) -> tuple[list[tuple[_Listed,
         try:
             size = host.stat(file.path).st_size
         except Refusal as refusal:
+            if refusal.absent and file.size == 0 and file.path.endswith("/__init__.py"):
+                # Without it the folder is a namespace package, which works as well. Most of NVIDIA's packages list the
+                # same nvidia/__init__.py, and installing one again takes it away (seen with nvidia-cudnn-cu12
+                # 9.10.2.21, which has none).
+                continue
             broken.append((file, "missing" if refusal.absent else refusal.reason))
             continue
         if file.size is not None and size != file.size:

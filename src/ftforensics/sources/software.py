@@ -107,18 +107,25 @@ class _Reader:
 
     def folders(self, libraries: Iterable[Library], prefix: str | None) -> list[str]:
         """The site-packages folders that the process took libraries from, torch's first."""
-        found: dict[str, None] = {}
+        found: dict[str, str] = {}  # by its real path: in a venv lib64 is a link to lib
         mine = [library for library in libraries if library.path.startswith("/")]
         for library in sorted(mine, key=lambda one: not library_name.is_torch(one.kind)):
             if folder := self._packages_folder(library.path):
-                found.setdefault(folder)
+                found.setdefault(self._real(folder), folder)
         if not found and prefix:
             for lib in ("lib", "lib64", "local/lib"):
                 for name in self.names(f"{prefix}/{lib}"):
                     for kind in ("site-packages", "dist-packages"):
                         if name.startswith("python3") and self.names(f"{prefix}/{lib}/{name}/{kind}"):
-                            found.setdefault(f"{prefix}/{lib}/{name}/{kind}")
-        return list(found)
+                            folder = f"{prefix}/{lib}/{name}/{kind}"
+                            found.setdefault(self._real(folder), folder)
+        return list(found.values())
+
+    def _real(self, folder: str) -> str:
+        try:
+            return self._host.real_path(folder)
+        except Refusal:
+            return folder
 
     def _packages_folder(self, path: str) -> str | None:
         """By its name; else the folder above that holds a dist-info, as `pip install --target` makes one."""

@@ -15,6 +15,7 @@ from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, 
 from ftforensics.model.moment import Moment
 from ftforensics.model.ring import ClockPair
 from ftforensics.model.run import Died, Ended, RunEvidence, Started
+from ftforensics.parsers.launcher import read_launcher_log
 
 BOOT = "11111111-0000-4000-8000-000000000000"
 EPOCH = 1_000_000.0
@@ -221,3 +222,16 @@ def test_another_day_by_the_launcher_s_date() -> None:
     old = msgspec.structs.replace(xid(None, 10), line=LogLine("NVRM", 1, moment=Moment(realtime=1.0e9)))
     end = msgspec.structs.replace(died(10, 0, signal=11), line=line(1, "time: 2026-11-29_14:29:08"))
     assert deaths(end, kernel_logs=[kernel(old, boot_id=None)])[10].xids == []
+
+
+@pytest.mark.parametrize(("after", "died"), [("", True), ("epoch 2\n" * 6, False)], ids=["ends with it", "went on"])
+def test_a_log_that_ends_with_a_traceback_tells_of_an_end(after: str, died: bool) -> None:
+    """Without a launcher in it: nobody caught that exception. One that the job went on after was caught."""
+    log = (
+        "epoch 1\nTraceback (most recent call last):\n"
+        '  File "train.py", line 9, in <module>\n    model.cuda()\n'
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 12010). Please update it.\n"
+    )
+    case = Case(records=[], launcher_logs=[read_launcher_log((log + after).encode(), path="train.log")])
+    deaths = build_deaths(case, [])
+    assert [(death.code, len(death.stack_texts)) for death in deaths] == ([(1, 1)] if died else [])

@@ -125,6 +125,14 @@ def test_a_file_that_all_nvidia_packages_bring_may_be_the_last_ones(packages: Pa
     ]
 
 
+def test_the_empty_file_that_a_reinstall_takes_away_is_no_damage(packages: Packages) -> None:
+    packages.add("nvidia_nccl_cu12", "2.27.5", {"nvidia/__init__.py": b"", "nvidia/nccl/__init__.py": b"import x"})
+    (packages.site / "nvidia/__init__.py").unlink()
+    assert packages.look().broken == []
+    (packages.site / "nvidia/nccl/__init__.py").unlink()
+    assert [broken.how for broken in packages.look().broken] == ["missing"]
+
+
 def test_libraries_are_told_first(packages: Packages) -> None:
     packages.add("torch", "2.9.1+cu128", {"torch/a.py": b"a", "torch/lib/libc10.so": b"c"})
     packages.add("triton", "3.5.1", {"triton/_C/libtriton.so": b"t"})

@@ -297,3 +297,13 @@ def test_three_hundred_packages_take_under_a_tenth_of_a_second(env: Environment)
     software = env.read(LIBTORCH)
     assert time.process_time() - start < 0.1
     assert len(software.packages) == 302
+
+
+def test_a_venvs_lib64_is_its_lib(tmp_path: Path) -> None:
+    folder = tmp_path / "v/lib/python3.11/site-packages/torch-2.9.1.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Name: torch\nVersion: 2.9.1\n")
+    (tmp_path / "v/lib64").symlink_to("lib")
+    software = read_software(Host(root=tmp_path), prefix="/v")
+    assert software.site_packages == [SITE]
+    assert [package.name for package in software.packages] == ["torch"]
