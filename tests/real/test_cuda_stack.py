@@ -99,10 +99,7 @@ class Stack:
             f"-Wl,-rpath,{self.cudart.parent}",
         )
         self.text = folder / "version"
-        self.text.write_text(
-            f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {self.module}  Wed Feb 22 04:11:39 UTC 2023\n"
-            "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
-        )
+        self.kernel_module(self.module)
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"},
             "PYTHONPATH": f"{self.site}:{ROOT / 'src'}",
@@ -111,6 +108,13 @@ class Stack:
             "XDG_STATE_HOME": str(folder / "state"),
             "COLUMNS": "80",
         }
+
+    def kernel_module(self, version: str) -> None:
+        """As /proc/driver/nvidia/version says it."""
+        self.text.write_text(
+            f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Wed Feb 22 04:11:39 UTC 2023\n"
+            "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
+        )
 
     def _torch(self) -> None:
         """What of torch's wheel tells its CUDA: the metadata, version.py, and a library of its name."""
@@ -297,6 +301,19 @@ def test_a_runtime_of_another_version_than_torch_demands(stack: Make, fault: str
     commands = [remedy["command"] or "" for remedy in report["remedies"]]
     if fault != "elsewhere":
         assert any(command.endswith("nvidia-cuda-runtime-cu12==12.8.90") for command in commands), commands
+
+
+@needs_unshare
+def test_a_driver_whose_module_was_not_loaded_again(stack: Make) -> None:
+    """The package was upgraded to 550 and the kernel still runs 535's module."""
+    made = stack("12.1", "12.4")
+    made.kernel_module("535.104.05")
+    made.environment["FAULT_IN_DRIVER"] = "1"
+    report = made.die("versions")
+    assert (report["verdict"]["cause"], report["verdict"]["confidence"]) == ("driver-half-upgraded", "likely")
+    finding = cause_of(report, "driver-half-upgraded")
+    assert finding is not None and "535.104.05" in words(finding) and "550.54.14" in words(finding)
+    assert any("reboot" in (remedy["text"] + (remedy["command"] or "")).lower() for remedy in report["remedies"])
 
 
 @needs_unshare
