@@ -1,4 +1,4 @@
-"""Two small files that name what a job runs on: a GPU's page in /proc, and the note that Podman leaves in a container."""
+"""Two small files that name what a job runs on: a GPU's page in /proc, the note that Podman leaves in a container."""
 
 from __future__ import annotations
 
