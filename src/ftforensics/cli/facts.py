@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             text = as_json([chosen] if chosen else list(CATALOGUE))
         elif chosen:
-            text = page(chosen.table(), shutil.get_terminal_size().columns)
+            text = page(chosen.table(), shutil.get_terminal_size().columns, chosen.follows() if chosen.follows else "")
         else:
             text = listing(CATALOGUE)
     except FactsError as error:
@@ -70,14 +70,17 @@ def listing(listed: tuple[Listed, ...]) -> str:
     return "\n".join([*lines, "", "ftforensics facts TABLE prints one."]) + "\n"
 
 
-def page(table: Table, width: int) -> str:
-    """What it is, its rows, and below them the sources that the last column numbers."""
+def page(table: Table, width: int, follows: str = "") -> str:
+    """What it is, its rows, what follows from them, and the sources that the last column numbers."""
     from ftforensics.report.escape import printable
 
     sources = list(dict.fromkeys(row.text("source") for row in table.rows))
     rows = [[*map(printable, row.cells[:-1]), f"[{sources.index(row.text('source')) + 1}]"] for row in table.rows]
     head = [*map(printable, table.columns[:-1]), ""]
-    lines = [*textwrap.wrap(printable(table.about), width), "", *fitted(head, rows, width), "", "Sources"]
+    lines = [*textwrap.wrap(printable(table.about), width), "", *fitted(head, rows, width), ""]
+    if follows:
+        lines += [*textwrap.wrap(printable(follows), width), ""]
+    lines.append("Sources")
     mark = len(f"[{len(sources)}]")
     for number, source in enumerate(sources, start=1):
         lines += textwrap.wrap(

@@ -12,23 +12,30 @@ from ftforensics.facts.tables import Table, read_table
 
 class Listed(msgspec.Struct, frozen=True):
     """name: what a person types; file: in facts/data, without ".tsv"; about: one phrase; load: reads it with every
-    check, raises FactsError."""
+    check, raises FactsError; follows: one sentence that follows from the rows, None where none does."""
 
     name: str
     file: str
     about: str
     load: Callable[[], object]
+    follows: Callable[[], str] | None = None
 
     def table(self) -> Table:
         self.load()
         return read_table(self.file)
 
 
+def _last_of_variants() -> str:
+    return "The last torch of each variant: " + ", ".join(f"{one.variant} {one.torch}" for one in torch.last_wheels())
+
+
 CATALOGUE = (
     Listed("drivers", "cuda_drivers", "the oldest driver for each CUDA toolkit", driver.toolkit_drivers),
     Listed("branches", "driver_branches", "the CUDA version that each driver branch reports", driver.branches),
     Listed("floors", "cuda_floors", "where minor-version compatibility begins", driver.floors),
-    Listed("torch", "torch_wheels", "wheels: CUDA, Pythons, GPU code, cuDNN, NCCL, Triton", torch.wheels),
+    Listed(
+        "torch", "torch_wheels", "wheels: CUDA, Pythons, GPU code, cuDNN, NCCL, Triton", torch.wheels, _last_of_variants
+    ),
     Listed("companions", "torch_companions", "the torchvision and torchaudio of each torch", torch.wheels),
     Listed("known-bad", "known_bad", "releases that are known to crash", known_bad.known_bad),
     Listed("xid", "xid", "what the driver's Xid numbers mean", xid.xid_meanings),

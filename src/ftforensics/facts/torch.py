@@ -67,6 +67,12 @@ def find_wheel(torch: str, variant: str | None = None) -> Wheel | None:
     return None
 
 
+def last_wheels() -> list[Wheel]:
+    """The newest torch of each CUDA variant, by variant: after cu128's 2.11.0 no torch was built for CUDA 12.8."""
+    newest = {wheel.variant: wheel for wheel in wheels()}
+    return sorted(newest.values(), key=lambda wheel: cuda_tuple(wheel.cuda))
+
+
 def companions(torch: str) -> tuple[str | None, str | None]:
     """(torchvision, torchaudio) of a torch release, by its version without the local part."""
     release = torch.partition("+")[0]

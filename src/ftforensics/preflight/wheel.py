@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ftforensics.facts.gpus import architecture, capability_of
-from ftforensics.facts.torch import Wheel, cuda_of_variant, find_wheel, wheels
+from ftforensics.facts.torch import Wheel, cuda_of_variant, find_wheel, last_wheels, wheels
 from ftforensics.model.crash import Driver, Gpu
 from ftforensics.model.diagnosis import Confidence, Remedy
 from ftforensics.model.preflight import Check, Preflight, Status
@@ -128,7 +128,9 @@ def _checks(
     machine: str | None,
 ) -> Iterator[Check]:
     if asked.wheel is None and asked.cuda is not None:
-        said = f"torch {asked.version} is in no table: what is said comes from its CUDA {asked.cuda} alone"
+        last = next((wheel.torch for wheel in last_wheels() if wheel.variant == asked.local), None)
+        known = f" (the last torch there for {asked.local} is {last})" if last else ""
+        said = f"torch {asked.version} is in no table{known}: what is said comes from its CUDA {asked.cuda} alone"
         yield Check("wheel-known", "wheel", Status.UNKNOWN, said)
     if asked.cuda is None:
         said = f"torch {asked.version} is no CUDA build: no NVIDIA driver is needed"

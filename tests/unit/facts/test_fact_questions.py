@@ -8,7 +8,7 @@ from ftforensics.causes.registry import causes
 from ftforensics.facts import driver, gpus
 from ftforensics.facts.cuda_errors import cuda_error, cuda_errors
 from ftforensics.facts.known_bad import known_bad, matching
-from ftforensics.facts.torch import companions, find_wheel, runs_on, wheels
+from ftforensics.facts.torch import companions, find_wheel, last_wheels, runs_on, wheels
 from ftforensics.facts.xid import xid_meaning, xid_meanings
 
 LEVELS = {
@@ -298,3 +298,12 @@ def test_an_unknown_xid_means_nothing() -> None:
 def test_what_is_no_version_is_no_bad_release(version: str) -> None:
     assert matching("numba", version, driver="580.65.06") == []
     assert matching("numba", "0.62.0", driver=version) == []
+
+
+@pytest.mark.parametrize(
+    ("variant", "last"),
+    [("cu117", "2.0.1"), ("cu118", "2.7.1"), ("cu121", "2.5.1"), ("cu124", "2.6.0"), ("cu126", "2.14.1"),
+     ("cu128", "2.11.0"), ("cu129", "2.8.0"), ("cu132", "2.15.0")],
+)  # fmt: skip
+def test_the_last_torch_of_a_variant(variant: str, last: str) -> None:
+    assert [wheel.torch for wheel in last_wheels() if wheel.variant == variant] == [last]
