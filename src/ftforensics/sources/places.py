@@ -54,8 +54,14 @@ def look_at(host: Host, paths: Sequence[str], timeout: float = TIMEOUT) -> list[
             place = msgspec.json.decode(line, type=Place)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
-        found[place.path] = place
+        path, existing = _from_bytes(place.path), place.existing and _from_bytes(place.existing)
+        found[path] = msgspec.structs.replace(place, path=path, existing=existing)
     return [found.get(path) or Place(path, silent=True) for path in paths]
+
+
+def _from_bytes(text: str) -> str:
+    """places_child.py writes each byte of a path as one character."""
+    return os.fsdecode(text.encode("latin-1", "replace"))
 
 
 def _copied(host: Host, path: str) -> Place:

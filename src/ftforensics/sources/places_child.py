@@ -2,7 +2,8 @@
 
     python -I -S places_child.py PATH...
 
-Prints one JSON object a line, each as soon as it is known. A network file system whose server went away holds whoever
+Prints one JSON object a line, each as soon as it is known. Paths are written byte for byte, as Latin-1: their bytes may be
+no UTF-8, and who started us may read them by another locale. A network file system whose server went away holds whoever
 asks for ever: each path has a thread of its own, and who started us has a deadline.
 """
 
@@ -14,7 +15,7 @@ import threading
 
 
 def look(path: str) -> dict[str, object]:
-    said: dict[str, object] = {"path": path}
+    said: dict[str, object] = {"path": as_bytes(path)}
     existing = path
     try:
         status = os.stat(path)
@@ -29,7 +30,7 @@ def look(path: str) -> dict[str, object]:
             said["empty"] = is_empty(path) if folder else status.st_size == 0 and said["kind"] == "file"
         except OSError as error:
             said["error"], said["code"] = os.strerror(error.errno or 0), error.errno
-    said["existing"] = existing
+    said["existing"] = as_bytes(existing)
     try:
         said["writable"] = os.access(existing, os.W_OK | os.X_OK)
         room = os.statvfs(existing)
@@ -49,13 +50,17 @@ def nearest(path: str) -> str:
     return path or "/"
 
 
+def as_bytes(path: str) -> str:
+    return os.fsencode(path).decode("latin-1")
+
+
 def is_empty(folder: str) -> bool:
     with os.scandir(folder) as entries:
         return next(entries, None) is None
 
 
 def tell(path: str) -> None:
-    # One write a line: threads must not mix theirs. ASCII only, so that any file name passes.
+    # One write a line: threads must not mix theirs.
     os.write(1, json.dumps(look(path)).encode() + b"\n")
 
 

@@ -32,6 +32,14 @@ def test_odd_names_and_repetitions_are_taken_as_they_are(tmp_path: Path) -> None
     assert first == second and first.kind == "folder" and first.path == name
 
 
+def test_names_that_are_no_utf8_are_found(tmp_path: Path) -> None:
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe\xc3\xbc")
+    os.mkdir(name)
+    there, missing = look_at(Host(), [name, f"{name}/none"])
+    assert (there.kind, there.path, there.silent) == ("folder", name, False)
+    assert (missing.code, missing.existing) == (2, name)
+
+
 def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     begun = time.monotonic()
