@@ -50,8 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--install", metavar="torch", help="print the pip line for this driver, GPU and Python")
     parser.add_argument("--for", dest="wheel", metavar="TORCH", help='a torch that is not here: "torch==2.9.1+cu128"')
-    parser.add_argument("--driver", metavar="VERSION", help="with --for, --install: another driver than this one's")
-    parser.add_argument("--gpu", metavar="GPU", help="with --for, --install: 8.0, sm_80 or a model, as A100")
+    parser.add_argument(
+        "--driver", metavar="VERSION", help="with --for, --install: another than this, 530.30.02 or 530"
+    )
+    parser.add_argument("--gpu", metavar="GPU", help="with --for, --install: 8.0, sm_80, A100; or several: 8.0,9.0")
     parser.add_argument("--python", metavar="VERSION", help="with --for, --install: another Python, as 3.11")
     parser.add_argument("--json", action="store_true", help="the answer for programs, schema ftforensics.check/1")
     parser.add_argument("-v", "--verbose", action="store_true", help="the evidence of each check, every remedy")
@@ -128,6 +130,8 @@ def _for_wheel(host: Host, options: argparse.Namespace) -> Preflight:
     try:
         asked = asked_torch(options.wheel)
         driver, gpus, python = _elsewhere(host, options)
+        if python is None and options.driver is None:
+            python = _this_python()
     except NotUnderstood as error:
         raise BadUsage(str(error), hint=error.hint) from None
     if driver is None and asked.cuda is not None:
@@ -169,9 +173,9 @@ def _elsewhere(host: Host, options: argparse.Namespace) -> tuple[Driver | None, 
     from ftforensics.parsers.gpu_variables import visible_devices
     from ftforensics.preflight.gpus import with_visible
     from ftforensics.preflight.seen import driver_here
-    from ftforensics.preflight.wheel import asked_driver, asked_gpu, asked_python
+    from ftforensics.preflight.wheel import asked_driver, asked_gpus, asked_python
 
-    gpus = [asked_gpu(options.gpu)] if options.gpu is not None else []
+    gpus = asked_gpus(options.gpu) if options.gpu is not None else []
     python = asked_python(options.python) if options.python is not None else None
     if options.driver is not None:
         return Driver(module_version=asked_driver(options.driver), gpus=gpus), gpus, python

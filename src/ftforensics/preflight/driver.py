@@ -47,19 +47,25 @@ def driver_checks(
         return
     used = with_visible(driver, chosen)
     yield from _one_driver(driver, list(libraries))
-    if torch is not None and torch.cuda is None and torch.hip is None:
-        yield Check(
-            "torch-for-gpu",
-            TOPIC,
-            Status.WARN,
-            f"torch {torch.version} is a build without CUDA: the GPUs will not be used",
-            supports=_torch_cites(software),
-            remedies=torch_for_driver(_without_torch(software), driver),
-        )
+    if torch is not None and torch.cuda is None:
+        yield without_cuda(software, driver)
     elif torch is not None:
         yield fit_check(software, driver, list(libraries))
         yield from architecture_checks(software, used)
     yield from _gpus(driver, used, chosen)
+
+
+def without_cuda(software: Software | None, driver: Driver) -> Check:
+    torch = software.torch if software else None
+    build = "for AMD's ROCm" if torch and torch.hip else "without CUDA"
+    return Check(
+        "torch-for-gpu",
+        TOPIC,
+        Status.WARN,
+        f"torch {torch.version if torch else ''} is a build {build}: the NVIDIA GPUs will not be used",
+        supports=_torch_cites(software),
+        remedies=torch_for_driver(_without_torch(software), driver),
+    )
 
 
 def _no_driver(software: Software | None, gap: Gap, devices: bool) -> Check:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ftforensics.facts.driver import branches, minimum_driver
 from ftforensics.facts.gpus import architecture, capability_of
 from ftforensics.facts.torch import Wheel, cuda_of_variant, find_wheel, last_wheels, wheels
 from ftforensics.model.crash import Driver, Gpu
 from ftforensics.model.diagnosis import Confidence, Remedy
 from ftforensics.model.preflight import Check, Preflight, Status
 from ftforensics.model.software import Software, TorchBuild
-from ftforensics.preflight.driver import architecture_checks, fit_check
+from ftforensics.preflight.driver import architecture_checks, fit_check, without_cuda
 from ftforensics.preflight.gpus import newer_than_driver
 from ftforensics.preflight.options import Options
 from ftforensics.preflight.run import answer
@@ -74,13 +75,26 @@ def asked_torch(text: str) -> Asked:
 
 
 def asked_driver(text: str) -> str:
-    if not _DRIVER.fullmatch(text.strip()):
+    """A branch alone ("570") is taken as its first release, which can least."""
+    version = text.strip()
+    if not _DRIVER.fullmatch(version):
         raise NotUnderstood(f"--driver {text!r} is no driver version", "as nvidia-smi prints it: 530.30.02")
-    return text.strip()
+    if "." in version:
+        return version
+    branch = next((one for one in branches() if one.number == int(version)), None)
+    first = minimum_driver(branch.cuda) if branch else None
+    if first is None:
+        raise NotUnderstood(f"--driver {text!r} is no branch that is known here", "give the whole version: 530.30.02")
+    return first
+
+
+def asked_gpus(text: str) -> list[Gpu]:
+    """One or several, with commas between."""
+    return [asked_gpu(one) for one in text.split(",")]
 
 
 def asked_gpu(text: str) -> Gpu:
-    """ "8.0", "sm_80", "A100"."""
+    """ "8.0", "sm_80", "A100", "RTX 4090", "gtx1080ti"."""
     match = _CAPABILITY.fullmatch(text.strip().lower())
     if match:
         major, minor = match[1] or match[3], match[2] or match[4]
@@ -88,7 +102,8 @@ def asked_gpu(text: str) -> Gpu:
         if architecture(capability) is None:
             raise NotUnderstood(f"--gpu {text!r}: no GPU has compute capability {capability}", "as 8.0 or sm_90")
         return Gpu(capability=capability)
-    found = capability_of(text) or capability_of(f"NVIDIA {text}")
+    spaced = " ".join(re.findall(r"[A-Za-z]+|[0-9]+", text))
+    found = capability_of(text) or capability_of(f"GeForce {spaced}")
     if found is None:
         raise NotUnderstood(f"--gpu {text!r} is no GPU model that is known here", "give its compute capability, as 8.0")
     return Gpu(name=text.strip(), capability=found)
@@ -128,13 +143,15 @@ def _checks(
     machine: str | None,
 ) -> Iterator[Check]:
     if asked.wheel is None and asked.cuda is not None:
-        last = next((wheel.torch for wheel in last_wheels() if wheel.variant == asked.local), None)
-        known = f" (the last torch there for {asked.local} is {last})" if last else ""
-        said = f"torch {asked.version} is in no table{known}: what is said comes from its CUDA {asked.cuda} alone"
-        yield Check("wheel-known", "wheel", Status.UNKNOWN, said)
+        yield _not_in_the_tables(asked)
     if asked.cuda is None:
-        said = f"torch {asked.version} is no CUDA build: no NVIDIA driver is needed"
-        yield Check("driver-fits-torch", "driver", Status.OK, said)
+        if driver is not None:
+            yield without_cuda(software, driver)
+        else:
+            said = f"torch {asked.version} is no CUDA build: no NVIDIA driver is needed"
+            yield Check("driver-fits-torch", "driver", Status.OK, said)
+        if asked.local == "cpu":  # built for the same Pythons as the others
+            yield from _published(find_wheel(asked.release), python, machine, asked.version)
         return
     if driver is not None:
         yield fit_check(software, driver)
@@ -149,16 +166,27 @@ def _checks(
                 Confidence.LIKELY,
                 remedies=[Remedy("Ask the administrator for that driver")],
             )
-    yield from _published(asked.wheel, python, machine)
+    yield from _published(asked.wheel, python, machine, asked.version)
 
 
-def _published(wheel: Wheel | None, python: str | None, machine: str | None) -> Iterator[Check]:
+def _not_in_the_tables(asked: Asked) -> Check:
+    last = next((wheel.torch for wheel in last_wheels() if wheel.variant == asked.local), None)
+    known = f" (the last torch there for {asked.local} is {last})" if last else ""
+    rest = f"what is said comes from its CUDA {asked.cuda} alone"
+    variants = [wheel.variant for wheel in wheels() if wheel.torch == asked.release]
+    if not variants:
+        return Check("wheel-known", "wheel", Status.UNKNOWN, f"torch {asked.version} is in no table{known}: {rest}")
+    said = f"torch {asked.release} was published for {', '.join(variants)}, not for {asked.local}{known}"
+    return Check("wheel-known", "wheel", Status.WARN, f"{said}; for a build of your own, {rest}")
+
+
+def _published(wheel: Wheel | None, python: str | None, machine: str | None, version: str) -> Iterator[Check]:
     if wheel is None:
         return
     if python is not None:
         short = ".".join(python.split(".")[:2])
         fits = short in wheel.pythons
-        said = f"torch {wheel.name} has wheels for Python {wheel.pythons[0]} to {wheel.pythons[-1]}"
+        said = f"torch {version} has wheels for Python {wheel.pythons[0]} to {wheel.pythons[-1]}"
         yield Check(
             "wheel-for-python",
             "wheel",
@@ -167,5 +195,5 @@ def _published(wheel: Wheel | None, python: str | None, machine: str | None) -> 
             remedies=[] if fits else [Remedy("Use one of these Pythons, or a torch that has a wheel for yours")],
         )
     if machine is not None and machine not in wheel.machines:
-        said = f"torch {wheel.name} has no wheel for {machine}, only for {', '.join(wheel.machines)}"
+        said = f"torch {version} has no wheel for {machine}, only for {', '.join(wheel.machines)}"
         yield Check("wheel-for-machine", "wheel", Status.FAIL, said)

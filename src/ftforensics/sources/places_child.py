@@ -2,8 +2,8 @@
 
     python -I -S places_child.py PATH...
 
-Prints one JSON object a line, each as soon as it is known. Paths are written byte for byte, as Latin-1: their bytes may be
-no UTF-8, and who started us may read them by another locale. A network file system whose server went away holds whoever
+Prints one JSON object a line, each as soon as it is known. Paths are written byte for byte, as Latin-1: they may be no
+UTF-8, and who started us may read them by another locale. A network file system whose server went away holds whoever
 asks for ever: each path has a thread of its own, and who started us has a deadline.
 """
 

@@ -48,18 +48,18 @@ def bound(port: int) -> str:
 def connected(found: list[Found], seconds: float) -> str:
     outcome = "no address"
     for family, kind, protocol, _, target in found:
-        with socket.socket(family, kind, protocol) as one:
-            one.settimeout(seconds / len(found))
-            try:
+        try:  # the socket too: a kernel without IPv6 has none for an address that the name server gave
+            with socket.socket(family, kind, protocol) as one:
+                one.settimeout(seconds / len(found))
                 one.connect(target)
-            except TimeoutError:
-                outcome = "no answer"
-            except ConnectionRefusedError:
-                outcome = "refused"
-            except OSError as error:
-                outcome = os.strerror(error.errno or 0)
-            else:
-                return "connected"
+        except TimeoutError:
+            outcome = "no answer"
+        except ConnectionRefusedError:
+            outcome = "refused"
+        except OSError as error:
+            outcome = os.strerror(error.errno or 0)
+        else:
+            return "connected"
     return outcome
 
 

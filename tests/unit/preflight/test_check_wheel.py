@@ -12,6 +12,7 @@ from ftforensics.preflight.wheel import (
     NotUnderstood,
     asked_driver,
     asked_gpu,
+    asked_gpus,
     asked_python,
     asked_torch,
     check_wheel,
@@ -77,6 +78,21 @@ def test_a_cpu_build_needs_no_driver() -> None:
     assert not found.failed and not found.causes
 
 
+def test_a_cpu_build_leaves_the_gpu_idle_and_has_its_pythons_too() -> None:
+    found = asked("torch==2.9.1+cpu", "570.124.06", python="3.8")
+    checks = {check.name: check for check in found.checks}
+    assert checks["torch-for-gpu"].status is Status.WARN and checks["torch-for-gpu"].remedies
+    assert checks["wheel-for-python"].status is Status.FAIL and "2.9.1+cpu" in checks["wheel-for-python"].said
+    (check,) = asked("torch==2.9.1+rocm6.4", "570.124.06").checks
+    assert check.status is Status.WARN and "ROCm" in check.said
+
+
+def test_a_variant_that_was_never_published_is_doubted() -> None:
+    found = asked("torch==2.9.1+cu121", "570.124.06", "8.0")
+    (check,) = [check for check in found.checks if check.name == "wheel-known"]
+    assert check.status is Status.WARN and "cu126, cu128, cu130" in check.said
+
+
 def test_a_release_newer_than_the_tables_is_judged_by_its_variant() -> None:
     found = asked("torch==9.9.0+cu128", "530.30.02")
     assert [one.cause for one in found.causes] == ["driver-minor-window"]
@@ -109,10 +125,30 @@ def test_what_is_no_torch_is_refused_with_a_hint(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "capability"),
-    [("8.0", "8.0"), ("sm_80", "8.0"), ("SM80", "8.0"), ("sm_120", "12.0"), ("compute_90", "9.0"), ("A100", "8.0")],
+    [
+        ("8.0", "8.0"),
+        ("sm_80", "8.0"),
+        ("SM80", "8.0"),
+        ("sm_120", "12.0"),
+        ("compute_90", "9.0"),
+        ("A100", "8.0"),
+        ("RTX 4090", "8.9"),
+        ("rtx4090", "8.9"),
+        ("GTX1080Ti", "6.1"),
+        ("RTX 3090", "8.6"),
+        ("NVIDIA H100 PCIe", "9.0"),
+        ("GeForce RTX 5090", "12.0"),
+    ],
 )
 def test_ways_to_name_a_gpu(text: str, capability: str) -> None:
     assert asked_gpu(text).capability == capability
+
+
+def test_several_gpus() -> None:
+    assert [gpu.capability for gpu in asked_gpus("8.0, H100,sm_120")] == ["8.0", "9.0", "12.0"]
+    gpus = asked_gpus("7.0,9.0")
+    found = check_wheel(asked_torch("torch==2.11.0+cu128"), Driver("570.124.06"), gpus)
+    assert [check.name for check in found.checks if check.status is Status.FAIL] == ["torch-has-gpu-code"]
 
 
 @pytest.mark.parametrize("text", ["", "8", "7.7", "Voodoo 2", "sm_", "8.0.0", "99.9"])
@@ -121,10 +157,15 @@ def test_what_is_no_gpu_is_refused(text: str) -> None:
         asked_gpu(text)
 
 
-@pytest.mark.parametrize("text", ["", "new", "53", "530.30.02.1.1", "-530", "530.30.02\n530", "９99"])
+@pytest.mark.parametrize("text", ["", "new", "53", "530.30.02.1.1", "-530", "530.30.02\n530", "９99", "999", "565"])
 def test_what_is_no_driver_is_refused(text: str) -> None:
     with pytest.raises(NotUnderstood):
         asked_driver(text)
+
+
+@pytest.mark.parametrize(("branch", "first"), [("525", "525.60.13"), ("530", "530.30.02"), ("580", "580.65.06")])
+def test_a_branch_is_taken_as_its_first_release(branch: str, first: str) -> None:
+    assert asked_driver(branch) == first
 
 
 @pytest.mark.parametrize("text", ["", "3", "2.7", "three", "3.11.7.1"])
