@@ -23,7 +23,7 @@ def write_stdout(text: str) -> None:
     """The whole text, flushed. Raises BrokenPipeError when the reader is gone, else StreamFailure."""
     stream = sys.stdout
     if stream is None:  # started with fd 1 closed (`>&-`)
-        raise StreamFailure("standard output is closed", hint="write to a file with --output FILE")
+        raise StreamFailure("standard output is closed", hint="give it a file: > FILE")
     try:
         stream.write(fitting(text, stream.encoding or "ascii"))
         stream.flush()
@@ -131,12 +131,12 @@ def _reason(what: str, error: OSError | ValueError) -> tuple[str, str | None]:
         return f"cannot write to {what}: {error}", None
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = {
-        errno.ENOSPC: "free some space there, or give another place with --output FILE",
-        errno.EDQUOT: "your quota is used up; give another place with --output FILE",
+        errno.ENOSPC: "free some space there, or give another place",
+        errno.EDQUOT: "your quota is used up; give another place",
         errno.EACCES: "give a place where you may write",
         errno.ENOENT: "its folder does not exist",
         errno.EISDIR: "give a file name in it",
         errno.ENXIO: "nobody reads this pipe",
-        errno.EBADF: "it is closed; write to a file with --output FILE",
+        errno.EBADF: "it is closed; give it a file: > FILE",
     }.get(error.errno or 0)
     return f"cannot write to {what}: {reason}", hint
