@@ -18,6 +18,7 @@ from ftforensics.model.launcher import NativeText, StackText, TextLine
 from ftforensics.parsers.launcher_stack import in_native
 
 Wanted = Callable[[StackText], bool]
+_WENT_ON = "only a warning: it went on"
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -75,13 +76,18 @@ def _weigh(death: Death, texts: list[StackText], faults: bool) -> Said:
 
 
 def _of_an_error(death: Death, texts: list[StackText], supports: list[Cite]) -> Said:
-    """It ended with a status of its own, or gave up."""
+    """It ended with a status of its own, or gave up. After a warning most programs go on, on the CPU: it is the reason
+    where the exception that ended it is about the GPU too."""
     if any(one.form != "warning" for one in texts):
         return Said(texts, Confidence.LIKELY, supports)
-    last = death.exceptions[-1] if death.exceptions else None
-    if last is None or "cuda" in last.message.lower() or "gpu" in last.message.lower():
+    last = death.exceptions[-1] if death.exceptions and signal_of(death) is None else None
+    if last is None:
+        return Said(texts, Confidence.POSSIBLE, supports, [about_ending(death, _WENT_ON)])
+    message = last.message.lower()
+    caught = any(one.line.number == last.line.number for one in texts)
+    if ("cuda" in message or "gpu" in message) and not caught:
         return Said(texts, Confidence.LIKELY, supports)
-    text = f"only a warning: it went on, and ended after {last.type}: {last.message}"[:200]
+    text = _WENT_ON if caught else f"{_WENT_ON}, and ended after {last.type}: {last.message}"[:200]
     return Said(texts, Confidence.POSSIBLE, supports, [Cite("launcher", line_cite(last.line).locator, text)])
 
 

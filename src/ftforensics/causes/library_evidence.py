@@ -15,7 +15,7 @@ from ftforensics.model.case import Crash
 from ftforensics.model.crash import Library
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Frame, Remedy
-from ftforensics.model.launcher import StackText
+from ftforensics.model.launcher import ExceptionSeen, StackText
 from ftforensics.model.mechanism import Mechanism
 from ftforensics.model.software import TorchBuild
 
@@ -155,7 +155,15 @@ def ended_by_exception(death: Death, text: StackText) -> bool:
         return number == SIGABRT and text.form == "what"
     if death.code is None and text.form != "exception":
         return False  # nobody says how it ended
-    return not death.exceptions or text.line.number >= death.exceptions[-1].line.number
+    return not death.exceptions or text.line.number >= _last_failure(death.exceptions).line.number
+
+
+def _last_failure(raised: list[ExceptionSeen]) -> ExceptionSeen:
+    """The exception that the last one came of: Python prints what led to it above it."""
+    first = len(raised) - 1
+    while first > 0 and raised[first].chained:
+        first -= 1
+    return raised[first]
 
 
 def goes_with_end(death: Death, text: StackText) -> bool:

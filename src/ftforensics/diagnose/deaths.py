@@ -318,6 +318,7 @@ def _add_launcher(drafts: list[_Draft], log: LauncherLog) -> None:
             _give_exception(drafts, event)
         elif isinstance(event, NativeText):
             _give_text(drafts, event)
+    _give_nameless(drafts, [event for event in log.events if isinstance(event, ExceptionSeen)], died)
 
 
 def _place_between(drafts: Sequence[_Draft], died: Sequence[ProcessDied], signalled: Sequence[SignalledBy]) -> None:
@@ -401,6 +402,17 @@ def _give_exception(drafts: Sequence[_Draft], event: ExceptionSeen) -> None:
     for draft in drafts:
         if event.rank is not None and draft.rank == event.rank and not draft.worker:
             draft.exceptions.append(event)
+
+
+def _give_nameless(drafts: Sequence[_Draft], raised: Sequence[ExceptionSeen], died: Sequence[ProcessDied]) -> None:
+    """Exceptions without a name are of the only process that ended with a status, as far as they stand before the line
+    that tells of its end: a launcher raises its own behind that."""
+    able = [draft for draft in drafts if draft.signal is None and draft.code not in (None, 0) and not draft.worker]
+    told = [end.line.number for end in died if len(able) == 1 and (end.pid is None or _is_pid(able[0], end.pid))]
+    if not told or able[0].exceptions:
+        return
+    nameless = (event for event in raised if event.rank is None and not event.ignored and not event.peer_lost)
+    able[0].exceptions += [event for event in nameless if event.line.number < min(told)]
 
 
 def _give_text(drafts: Sequence[_Draft], event: NativeText) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from ftforensics.causes.ending import SIGABRT, SIGKILL, signal_of
 from ftforensics.model.death import Death
-from ftforensics.model.launcher import ExceptionSeen, LauncherLog, StackText
+from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, SignalledBy, StackText
 
 MOST = 20  # of one death; the first ones say what began it
 # An uncaught Python exception ends a process by a status. A signal of the hardware or SIGKILL came from elsewhere, so
@@ -20,6 +20,10 @@ MOST = 20  # of one death; the first ones say what began it
 _NOT_BY_EXCEPTION = (4, 5, 7, 8, SIGKILL, 11, 31)
 # Who prints these ends the process by abort() (torch's watchdog, cuDNN's loader, LLVM's and Intel's OpenMP).
 _ABORTING = ("nccl-watchdog", "cudnn-parts", "openmp-twice")
+# Of an exception that nobody catches (Doc/library/sys.rst, sys.excepthook).
+_STATUS = 1
+# Python writes a traceback at once, and what waits in the buffer of its standard output (8 KiB) after it.
+_STILL_TO_COME = 1000  # lines
 
 
 def with_stack_texts(deaths: Sequence[Death], logs: Sequence[LauncherLog]) -> list[Death]:
@@ -32,14 +36,14 @@ def with_stack_texts(deaths: Sequence[Death], logs: Sequence[LauncherLog]) -> li
             msgspec.structs.replace(
                 event,
                 line=msgspec.structs.replace(event.line, path=event.line.path or log.path),
-                form="warning" if _was_caught(event, raised, several) else event.form,
+                form="warning" if _was_caught(event, raised, several) or _goes_on(event, log) else event.form,
             )
             for event in log.events
             if isinstance(event, StackText)
         ]
         for text in texts:
             for index in _owners(text, deaths, texts):
-                found.setdefault(index, []).append(text)
+                found.setdefault(index, []).append(_of_status(text, deaths[index]))
     return [
         msgspec.structs.replace(death, stack_texts=list(_each_once(found[index]))[:MOST]) if index in found else death
         for index, death in enumerate(deaths)
@@ -59,6 +63,22 @@ def _was_caught(text: StackText, raised: Sequence[ExceptionSeen], several: bool)
             continue  # the same failure, told on
         return True
     return False
+
+
+def _goes_on(text: StackText, log: LauncherLog) -> bool:
+    """Does the log go on for long behind it, with nobody's end in between?"""
+    if text.form != "exception":
+        return False
+    ends = (one.line.number for one in log.events if isinstance(one, ProcessDied | SignalledBy))
+    until = min((number for number in ends if number > text.line.number), default=log.lines)
+    return until - text.line.number > _STILL_TO_COME
+
+
+def _of_status(text: StackText, death: Death) -> StackText:
+    """Who ends with a status of his own had caught the exception, or never raised it."""
+    if text.form == "exception" and signal_of(death) is None and death.code not in (None, _STATUS):
+        return msgspec.structs.replace(text, form="warning")
+    return text
 
 
 def _owners(text: StackText, deaths: Sequence[Death], texts: Sequence[StackText]) -> list[int]:

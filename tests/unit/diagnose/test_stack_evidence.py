@@ -134,6 +134,25 @@ def test_an_exception_after_which_the_process_went_on_is_a_warning() -> None:
     assert forms(*first, raised(9, "ImportError"), end) == ["exception"]  # told again
 
 
+@pytest.mark.parametrize(
+    ("status", "lines", "form"),
+    [(1, 0, "exception"), (3, 0, "warning"), (1, 900, "exception"), (1, 1100, "warning")],
+)
+def test_a_status_that_no_exception_leaves_or_a_thousand_lines_tell_that_it_was_caught(
+    status: int, lines: int, form: str
+) -> None:
+    found = deaths(text(1, code=209), ProcessDied(line(2 + lines), "torchrun", pid=10, rank=0, code=status))
+    assert [one.form for one in found[10].stack_texts] == [form]
+
+
+def test_an_exception_without_a_name_is_of_the_only_one_that_ended_with_a_status() -> None:
+    raised = ExceptionSeen(line(3), "ValueError", "no")
+    launchers = ExceptionSeen(line(30), "CalledProcessError", "train.py")
+    assert [one.type for one in deaths(raised, launchers, died(10, 0, code=1))[10].exceptions] == ["ValueError"]
+    assert deaths(raised, died(10, 0, signal=11))[10].exceptions == []
+    assert deaths(raised, died(10, 0, code=1), died(11, 1, code=1))[10].exceptions == []
+
+
 def test_whose_later_exception_it_is() -> None:
     first, two = (raised(1, rank=0), text(1, code=209, rank=0)), [died(10, 0, code=1), died(11, 1, code=1)]
     assert forms(*first, raised(9, rank=1), *two) == ["exception"]
