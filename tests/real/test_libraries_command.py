@@ -116,6 +116,24 @@ def test_the_real_torch() -> None:
 
 
 @needs_unshare
+def test_a_process_with_a_mount_of_its_own(tmp_path: Path) -> None:
+    """Its root is ours, its library lies on a file system that only it sees."""
+    folder, library = tmp_path / "own", Path(_a_library())
+    folder.mkdir()
+    script = 'mount -t tmpfs own "$1" && cp "$2" "$1/libcudart.so.12" && exec "$3" -c "$4" "$1/libcudart.so.12"'
+    command = ("unshare", "-m", "sh", "-c", script, "sh", str(folder), str(library), sys.executable, LOAD)
+    with process(*command) as pid:
+        text = shown(pid)
+    assert "libcudart.so.12" in text and "no longer there" not in text
+
+
+def _a_library() -> str:
+    """Any small library that can be loaded alone."""
+    with open("/proc/self/maps") as maps:
+        return next(line.split()[-1] for line in maps if "/libc.so" in line or "/libm.so" in line)
+
+
+@needs_unshare
 def test_a_process_with_another_root(tmp_path: Path) -> None:
     """As in a container: its /opt/cuda is not ours. A static program makes itself one and has a library mapped."""
     root = tmp_path / "root"

@@ -86,7 +86,9 @@ def _of_process(pid: int, host: Host) -> tuple[LoadedStack, Host]:
     if isinstance(driver, Gap):
         gaps.append(driver)
     elif files is not host:
-        gaps.append(Gap("driver", f"process {pid} lives in a container: its libcuda was not asked from outside"))
+        gaps.append(
+            Gap("driver", f"process {pid} sees other files, as in a container: its libcuda was not asked from outside")
+        )
     stack = LoadedStack(
         pid=pid,
         libraries=found.libraries,

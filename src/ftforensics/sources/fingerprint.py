@@ -23,6 +23,7 @@ from ftforensics.model.software import Package, Software, TorchBuild
 from ftforensics.parsers import fingerprint_text, machine_text, nvidia_version
 from ftforensics.sources.config_files import read_config_files
 from ftforensics.sources.counters import read_counters
+from ftforensics.sources.interpreter import environment_of
 from ftforensics.sources.software import read_software
 
 LONGEST_ARGUMENT = 500  # characters
@@ -88,7 +89,7 @@ def subject_of_process(host: Host, pid: int) -> Subject:
     it is gone or another user's."""
     environ = _environ(host, pid)
     argv = _arguments(host, pid)
-    prefix = next((found for one in _family(host, pid) if (found := _prefix(host, one)) is not None), None)
+    prefix = next((found for one in _family(host, pid) if (found := environment_of(host, one)) is not None), None)
     return Subject(
         argv=argv,
         cwd=host.real_path(f"/proc/{pid}/cwd"),
@@ -238,30 +239,6 @@ def _family(host: Host, pid: int) -> list[int]:
         if len(found) >= _MOST_PROCESSES:
             break
     return found[:_MOST_PROCESSES]
-
-
-def _prefix(host: Host, pid: int) -> str | None:
-    """The environment of a process that is a Python. A venv's interpreter is a link to another's: the name by which it
-    was started tells which venv, as it does to the interpreter itself (PEP 405)."""
-    try:
-        program = host.real_path(f"/proc/{pid}/exe")
-        if not os.path.basename(program).startswith("python"):
-            return None
-        first = next(iter(_arguments(host, pid)), "")
-        environ = _environ(host, pid)
-    except Refusal:
-        return None
-    if "/" in first:
-        places = [first]
-    else:
-        places = [f"{folder}/{first}" for folder in environ.get("PATH", "").split(":") if first]
-    for place in places:
-        prefix = os.path.dirname(os.path.dirname(os.path.join(host.real_path(f"/proc/{pid}/cwd"), place)))
-        if host.exists(f"{prefix}/pyvenv.cfg"):
-            return prefix
-        if host.exists(place):
-            break
-    return os.path.dirname(os.path.dirname(program)) or None
 
 
 def _arguments(host: Host, pid: int) -> list[str]:

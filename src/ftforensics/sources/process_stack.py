@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.crash import Library
 from ftforensics.model.software import Software
 from ftforensics.parsers.proc_maps import parse_mapping
+from ftforensics.sources.interpreter import environment_of
 from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
 from ftforensics.sources.software import read_software
 
@@ -36,26 +35,43 @@ def stack_of_process(host: Host, pid: int, files: Host | None = None) -> Process
     mappings = [mapping for line in lines if (mapping := parse_mapping(line)) and mapping.path.startswith("/")]
     mapped = [Mapped(mapping.path, deleted=mapping.deleted) for mapping in mappings]
     libraries = loaded_libraries(mapped, files, search_path=search_path(host, pid))
-    software = read_software(files, libraries=libraries, prefix=_prefix(host, pid))
+    software = read_software(files, libraries=libraries, prefix=environment_of(host, pid, files))
     libcuda = next((library.path for library in libraries if library.kind == "libcuda"), None)
     return ProcessStack(with_pins(libraries, software), software, libcuda, len(mapped))
 
 
 def in_other_files(host: Host, pid: int) -> bool:
-    """Do the paths that the process has mapped lie below another root than ours, as in a container?
+    """Are the files that the process has mapped others than we see at their paths, as those of a container are?
 
-    A mount namespace of its own alone, as systemd's PrivateTmp makes one, leaves its libraries where they are. Of a
-    process after chroot(2) the kernel prints the paths as we see them: there the program itself is where it says.
+    A mount namespace of its own alone, as systemd's PrivateTmp makes one, mostly leaves its libraries where they are.
+    Of a process after chroot(2) the kernel prints the paths as we see them: there the program itself is where it says.
     """
     try:
         ours, its = (host.stat(f"/proc/{who}/root/") for who in ("self", pid))
         if (ours.st_dev, ours.st_ino) == (its.st_dev, its.st_ino):
-            return False
+            return _hidden(host, pid)
         lines = host.read_text(f"/proc/{pid}/maps").splitlines()
         program = next((one for line in lines if (one := parse_mapping(line)) and one.path.startswith("/")), None)
         return program is not None and host.stat(program.path).st_ino != program.inode
     except Refusal as refusal:
         return refusal.absent and host.exists(f"/proc/{pid}/maps")
+
+
+def _hidden(host: Host, pid: int) -> bool:
+    """Is a mapped file where the process sees it, and not where we do? A mount that only the process has."""
+    lines = host.read_text(f"/proc/{pid}/maps").splitlines()
+    mapped = {one.path: one.inode for line in lines if (one := parse_mapping(line)) and one.path.startswith("/")}
+    return any(
+        _inode(host, path) != inode and _inode(host, f"/proc/{pid}/root{path}") == inode
+        for path, inode in mapped.items()
+    )
+
+
+def _inode(host: Host, path: str) -> int | None:
+    try:
+        return host.stat(path).st_ino
+    except Refusal:
+        return None
 
 
 def search_path(host: Host, pid: int) -> str | None:
@@ -69,16 +85,3 @@ def search_path(host: Host, pid: int) -> str | None:
         if variable.startswith(_SEARCH_PATH):
             return variable[len(_SEARCH_PATH) :].decode("utf-8", "backslashreplace")
     return None
-
-
-def _prefix(host: Host, pid: int) -> str | None:
-    """/v of a process that was started as /v/bin/python: a virtual environment's interpreter is a link, so that what
-    runs (`/proc/PID/exe`) lies elsewhere. None when its first argument is no absolute path."""
-    try:
-        program = host.read_start(f"/proc/{pid}/cmdline", _ENVIRONMENT_LIMIT).split(b"\0")[0].decode("utf-8", "replace")
-    except Refusal:
-        return None
-    folder, name = os.path.split(program)
-    if not folder.startswith("/") or os.path.basename(folder) != "bin" or not name.startswith("python"):
-        return None
-    return os.path.dirname(folder)

@@ -63,21 +63,28 @@ def test_of_the_environment_only_the_search_path_is_taken(processes: Processes) 
     ("command", "prefix"),
     [
         (b"/w/bin/python3\0train.py\0", "/w"),
-        (b"python3\0train.py\0", None),
-        (b"/w/bin/train\0", None),
-        (b"", None),
-        (b"/w/tools/python\0", None),
+        (b"bin/python3\0train.py\0", "/w"),
+        (b"./bin/../bin/python\0train.py\0", "/w"),
+        (b"python\0train.py\0", "/w"),
+        (b"python9\0train.py\0", "/usr"),
+        (b"/usr/bin/python3\0train.py\0", "/usr"),
+        (b"", "/usr"),
     ],
 )
 def test_a_process_that_has_loaded_nothing_of_its_environment(
-    processes: Processes, command: bytes, prefix: str | None
+    processes: Processes, command: bytes, prefix: str
 ) -> None:
     processes.write("/proc/42/maps", MAPS.splitlines(keepends=True)[0])
     processes.write("/proc/42/cmdline", command)
+    for path in ("/usr/bin/python3.11", "/w/pyvenv.cfg", "/w/bin/python", "/w/bin/python3"):
+        processes.write(path, "")
+    processes.write("/proc/42/environ", b"PATH=/nowhere:/w/bin:/usr/bin\0")
+    (processes.root / "proc/42/exe").symlink_to("/usr/bin/python3.11")
+    (processes.root / "proc/42/cwd").symlink_to("/w")
     processes.write("/w/lib/python3.12/site-packages/torch-2.9.1.dist-info/METADATA", "Name: torch\n")
     software = stack_of_process(processes.host, 42).software
     assert software.prefix == prefix
-    assert (software.torch is not None) is (prefix is not None)
+    assert (software.torch is not None) is (prefix == "/w")
 
 
 def test_a_process_that_is_gone(processes: Processes) -> None:
