@@ -4,6 +4,8 @@
    the time they run. on_exit(3) is told it. capture/ledger.py appends by the same rules and gives their reasons. */
 #include "ftf_ledger.h"
 
+#include "ftf_altstack.h"
+#include "ftf_arch.h"
 #include "ftf_inventory.h"
 #include "ftf_keep.h"
 
@@ -20,6 +22,8 @@
 
 #define TRIES 20
 #define PAUSE_NS 5000000
+#define DEADLINE_NS 500000000
+#define STACK_BYTES (64 * 1024)
 
 static const char *ledger, *begin;
 static pid_t owner;
@@ -70,33 +74,69 @@ static int open_locked(void)
     return -1;
 }
 
+/* In a process of its own, see ftf_ledger_end(). */
+static void append(void *argument)
+{
+    char *line = argument, last = '\n'; /* a newline to begin with, which is left out where the file ends with one */
+    struct rlimit most;
+    ftf_syscall3(SYS_close_range, 0, ~0u,
+                 0); /* left behind in a dead file system, it must not keep the job's pipes and sockets open */
+    int fd = open_locked();
+    if (fd < 0)
+        return;
+    off_t end = lseek(fd, 0, SEEK_END);
+    if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
+        last = 0;
+    if (last == '\n')
+        line++;
+    size_t size = strlen(line);
+    /* Beyond this limit a write is a SIGXFSZ, whose handling is the job's. */
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && (rlim_t)end + (rlim_t)size < most.rlim_cur)
+        (void)!write(fd, line, size); /* a full disk: then nobody saw the end */
+    close(fd);
+}
+
+/* The user's home may be a mount whose server went away: then open(2) waits, and nothing but SIGKILL gets it out of
+   there. So another process does it, which shares our memory (fork(2) would copy the page tables of a training job) and
+   is found by nobody but us: no exit signal, all signals blocked. Cut, it may sit there for longer than we live. */
+static void append_within_deadline(char *line)
+{
+    static uint32_t alive;
+    struct ftf_stack stack = ftf_stack_map(STACK_BYTES);
+    uint64_t all = ~UINT64_C(0), before;
+    int64_t until = ftf_clock_ns(CLOCK_MONOTONIC) + DEADLINE_NS, left;
+    if (!stack.base || ftf.no_sandbox)
+        return;
+    alive = 1;
+    ftf_sigprocmask(SIG_SETMASK, &all, &before);
+    long pid =
+        ftf_clone(CLONE_VM | CLONE_UNTRACED | CLONE_CHILD_CLEARTID, stack.base + stack.size, append, line, &alive);
+    ftf_sigprocmask(SIG_SETMASK, &before, 0);
+    if (pid < 0)
+        return;
+    while (__atomic_load_n(&alive, __ATOMIC_ACQUIRE) && (left = until - ftf_clock_ns(CLOCK_MONOTONIC)) > 0)
+        ftf_futex(&alive, FUTEX_WAIT, 1, &(struct timespec){left / 1000000000, left % 1000000000});
+    bool cut = __atomic_load_n(&alive, __ATOMIC_ACQUIRE);
+    if (cut)
+        ftf_kill((int)pid, SIGKILL);
+    ftf_wait4((int)pid, 0, cut ? __WALL | WNOHANG : __WALL);
+}
+
 void ftf_ledger_end(int code)
 {
-    const char *path = ledger, *start = begin;
-    char line[2048], last = '\n', how[40] = "\"ok\"";
+    static char line[2048];
+    const char *path = ledger;
+    char how[40] = "\"ok\"";
     struct timespec now;
-    struct rlimit most;
     /* Nothing was written about a run that was over before the inventory looked at it. */
     if (!path || owner != getpid() || !ftf_inventory_started())
         return;
     clock_gettime(CLOCK_REALTIME, &now);
     if (code & 0xff)
         snprintf(how, sizeof how, "\"code\", \"code\": %d", code & 0xff);
-    int size = snprintf(line + 1, sizeof line - 1, "%s%lld.%03ld, \"how\": %s}\n", start, (long long)now.tv_sec,
+    int size = snprintf(line, sizeof line, "\n%s%lld.%03ld, \"how\": %s}\n", begin, (long long)now.tv_sec,
                         now.tv_nsec / 1000000, how);
-    int fd = size > 0 && (size_t)size < sizeof line - 1 ? open_locked() : -1;
+    if (size > 0 && (size_t)size < sizeof line)
+        append_within_deadline(line);
     ledger = 0;
-    if (fd < 0)
-        return;
-    off_t end = lseek(fd, 0, SEEK_END);
-    if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
-        last = 0;
-    /* Beyond this limit a write is a SIGXFSZ, whose handling is the job's. */
-    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && (rlim_t)end + (rlim_t)size < most.rlim_cur) {
-        line[0] = '\n';
-        const char *text = last == '\n' ? line + 1 : line;
-        ssize_t written = write(fd, text, (size_t)(line + 1 + size - text));
-        (void)written; /* a full disk: then nobody saw the end */
-    }
-    close(fd);
 }

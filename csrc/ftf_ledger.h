@@ -6,7 +6,7 @@
 
 /* path: the ledger's absolute path, "" for none; line: the JSON object up to the value of "at". Returns 0 or -errno. */
 int ftf_ledger_configure(const char *path, const char *line);
-/* The process that called the function above leaves with this exit code. Writes once; never waits longer than 0.1 s. */
+/* The process that called the function above leaves with this exit code. Writes once; never waits longer than 0.5 s. */
 void ftf_ledger_end(int code);
 
 #endif

@@ -1,7 +1,4 @@
-"""A network mount whose server went away, made of FUSE without a server: `check` says so and does not hang.
-
-As long as the device is open nobody answers, and every look at the mount waits for ever. Once it is closed the kernel
-answers ENOTCONN, as for a crashed server."""
+"""A network mount whose server went away: `check` says so and does not hang."""
 
 from __future__ import annotations
 
@@ -16,23 +13,9 @@ from typing import Any
 import pytest
 
 from conditions import ROOT, needs_fuse
+from hung_mount import beside
 
 pytestmark = needs_fuse
-
-# argv: "hung" or "stale", the mount point, the command. The mount is in a namespace of its own and goes with it.
-MOUNTED = """
-import ctypes, os, subprocess, sys
-state, place, *command = sys.argv[1:]
-device = os.open("/dev/fuse", os.O_RDWR)
-libc = ctypes.CDLL(None, use_errno=True)
-options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
-assert libc.mount(b"nobody", place.encode(), b"fuse", 0, options) == 0, os.strerror(ctypes.get_errno())
-if state == "stale":
-    os.close(device)
-status = subprocess.call(command)
-libc.umount2(place.encode(), 2)  # MNT_DETACH
-sys.exit(status)
-"""
 
 
 def checked(state: str, place: Path, *options: str) -> tuple[dict[str, Any], float]:
@@ -41,7 +24,7 @@ def checked(state: str, place: Path, *options: str) -> tuple[dict[str, Any], flo
     command = [sys.executable, "-m", "ftforensics", "check", "--json", *options]
     begun = time.monotonic()
     done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", MOUNTED, state, str(place), *command],
+        beside(state, place, command),
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         cwd=place.parent,
         capture_output=True,

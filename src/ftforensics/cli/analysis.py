@@ -17,11 +17,19 @@ from ftforensics.sources.ledger import changes_since_good
 from ftforensics.sources.live import with_live
 from ftforensics.sources.loaded import with_loaded
 from ftforensics.sources.missing_symbols import complete_software
+from ftforensics.sources.places import answers
 from ftforensics.symbols.cache import SymbolCache
 
 
 def diagnose_case(case: Case) -> Diagnosis:
-    return diagnose(case, DiskSymbols(Host(), SymbolCache.of_user()))
+    host = Host()
+    return diagnose(case, DiskSymbols(host, _cache(host)))
+
+
+def _cache(host: Host) -> SymbolCache:
+    cache = SymbolCache.of_user()
+    there = cache.directory is None or answers(host, str(cache.directory))
+    return cache if there else SymbolCache(None)
 
 
 def completed(case: Case, host: Host) -> Case:

@@ -26,6 +26,7 @@ from ftforensics.sources.fingerprint import (
     subject_of_record,
 )
 from ftforensics.sources.identity_here import BOOT_ID
+from ftforensics.sources.places import answers
 from ftforensics.sources.processes import is_alive
 from ftforensics.wire.ledger import compacted, encode_line, read_runs
 
@@ -40,6 +41,8 @@ def read_ledger(host: Host, path: str | None = None) -> list[LedgerRun]:
     """The runs, oldest first; those without an end that still run say so. path: None for the user's own. Raises Refusal
     when there is none, or it is kept from us."""
     path = path or _path()
+    if not answers(host, path):
+        raise Refusal(path, "its file system does not answer")
     runs = read_runs(host.read_end(path, _READ))
     return [run if run.ended else msgspec.structs.replace(run, running=_runs(host, run.begun)) for run in runs]
 

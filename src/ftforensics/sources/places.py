@@ -13,6 +13,7 @@ import msgspec
 from ftforensics.host.host import Host, Refusal
 
 TIMEOUT = 3.0  # seconds
+_QUICK = 1.0  # seconds
 _ANSWER_LIMIT = 1 << 20
 
 
@@ -62,6 +63,12 @@ def look_at(host: Host, paths: Sequence[str], timeout: float = TIMEOUT) -> list[
 def _from_bytes(text: str) -> str:
     """places_child.py writes each byte of a path as one character."""
     return os.fsdecode(text.encode("latin-1", "replace"))
+
+
+def answers(host: Host, path: str) -> bool:
+    """Whether a look at it comes back: a home whose server went away must not cost a verdict what is there for its
+    convenience alone."""
+    return not look_at(host, [path], _QUICK)[0].silent
 
 
 def _copied(host: Host, path: str) -> Place:

@@ -6,14 +6,18 @@ standard library alone."""
 from __future__ import annotations
 
 import os
+import select
+import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftforensics.capture import environment, ledger, reporter
 from ftforensics.capture.folder import run_id
+from ftforensics.supervise import streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+DEADLINE = 0.5  # seconds that the end of the command may be late for the ledger's sake
 _UNDER_RUN = "FTFORENSICS_RUN"
 
 
@@ -56,6 +60,23 @@ def start_recording(entry: Entry, pid: int, environ: Mapping[str, str]) -> int |
 
 
 def record_end(entry: Entry, status: int, seconds: float) -> None:
-    """status: as waitpid(2); seconds: how long the command has run. Raises OSError."""
-    if seconds >= ledger.LEAST and os.path.exists(entry.path):
-        ledger.append(entry.path, ledger.ended_by_status(entry.run, status))
+    """status: as waitpid(2); seconds: how long the command has run. Raises OSError when there can be no process.
+
+    Called while this process has one thread. The home may be a mount whose server went away, whoever looks at it waits
+    for ever: so another process does, and is left behind when it has not ended within DEADLINE."""
+    if seconds < ledger.LEAST:
+        return
+    ended, pid = os.pipe(), os.fork()
+    if pid == 0:
+        try:
+            streams.keep_only([ended[1]])
+            if os.path.exists(entry.path):
+                ledger.append(entry.path, ledger.ended_by_status(entry.run, status))
+        finally:
+            os._exit(0)
+    os.close(ended[1])
+    in_time = bool(select.select([ended[0]], [], [], DEADLINE)[0])
+    os.close(ended[0])
+    if not in_time:
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0 if in_time else os.WNOHANG)

@@ -49,6 +49,10 @@ class SymbolCache:
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
+    @property
+    def directory(self) -> Path | None:
+        return self._directory
+
     @classmethod
     def of_user(cls) -> SymbolCache:
         """$XDG_CACHE_HOME or ~/.cache (XDG Base Directory Specification: a relative value counts as unset)."""
