@@ -270,9 +270,10 @@ def _without_credentials(piece: str) -> str:
 
 
 def _without_named_values(text: str) -> str:
-    """`name=value`, `name: value`, `"name": "value"`, `Bearer value`, where the name says what the value is."""
+    """`name=value`, `name: value`, `"name": "value"`, `--name value`, `Bearer value`, where the name says what the value
+    is."""
     lowered = text.lower()
-    if "=" not in text and ":" not in text and "bearer" not in lowered and "basic " not in lowered:
+    if not any(mark in lowered for mark in ("=", ":", "--", "bearer", "basic ")):
         return text
     out: list[str] = []
     done = 0  # text[:done] has been copied to out
@@ -298,6 +299,13 @@ def _without_named_values(text: str) -> str:
             # "basic training" is prose; base64 of user:password hardly comes out as one lower-case word
             if scheme == "bearer" or (stop - mark >= 8 and not text[mark:stop].islower()):
                 out.append(text[done:mark] + REDACTED)
+                done = at = stop
+            continue
+        if mark > at and follows and follows not in "-:=" and text[max(0, start - 2) : start] == "--":
+            # A command line within a text: a shell's -c, what a launcher says that it starts.
+            if is_secret_name(name):
+                begin, stop = _value(text, mark, whole_line=False)
+                out.append(text[done:begin] + REDACTED)
                 done = at = stop
             continue
         if follows not in (":", "=") or not follows or text[mark : mark + 3] == "://" or not is_secret_name(name):
@@ -329,6 +337,8 @@ def _value(text: str, at: int, whole_line: bool) -> tuple[int, int]:
     ends = _LINE_END if whole_line else _VALUE_END
     stop = at
     while stop < length and text[stop] not in ends:
+        stop += 1
+    if text.endswith(REDACTED, at, stop + 1):  # a part of the value has gone already
         stop += 1
     return at, stop
 

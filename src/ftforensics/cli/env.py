@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ftforensics.cli.errors import BadUsage, UnreadableInput
-from ftforensics.cli.output import write_file, write_stdout
+from ftforensics.cli.output import complain, write_file, write_stdout
 from ftforensics.report.escape import printable
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ HELP = "what has changed since the last good run: packages, driver, settings"
 DESCRIPTION = """\
 The environment ledger: install() and run write down what each run ran on, and
 how it ended (docs/ledger.md). FTFORENSICS_LEDGER=0 switches that off."""
+
+_WHO_WRITES = "runs of two seconds or more are written down, by ftforensics.install() and ftforensics run"
 
 SNAPSHOT = """\
 What a run that is started here and now would run on, as JSON."""
@@ -118,8 +120,10 @@ def _history(options: argparse.Namespace) -> int:
         from ftforensics.wire.ledger import encode_runs
 
         write_stdout(encode_runs(runs))
-    else:
+    elif runs:
         write_stdout("".join(f"{line}\n" for line in _told(runs)))
+    else:
+        complain(f"no run is in the ledger yet: {_WHO_WRITES}")
     return 0
 
 
@@ -130,10 +134,12 @@ def _told(runs: list[LedgerRun]) -> Iterator[str]:
     from ftforensics.sources.differences import differences
 
     earlier: dict[tuple[str, str | None], Fingerprint] = {}
+    names = max(len(printable(one.begun.run)) for one in runs)
+    ends = max(len(_end(one)) for one in runs)
     for one in runs:
         begun = one.begun
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(begun.at))
-        yield f"{when}  {printable(begun.run):<20}  {_end(one):<12}  {printable(begun.job)}"
+        yield f"{when}  {printable(begun.run):<{names}}  {_end(one):<{ends}}  {printable(begun.job)}"
         key = (begun.job, begun.fingerprint.host)
         if key in earlier:
             changes = differences(earlier[key], begun.fingerprint)
@@ -200,7 +206,7 @@ def _last_good() -> LedgerRun:
     if found is None:
         raise UnreadableInput(
             f"no run that ended well is in the ledger ({len(runs)} runs)",
-            hint="runs of two seconds or more are written down, by ftforensics.install() and ftforensics run",
+            hint=_WHO_WRITES,
         )
     return found
 

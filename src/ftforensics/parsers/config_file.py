@@ -26,6 +26,7 @@ _LIST_SHOWN = 20
 
 # "key: value" of a plain key; indentation by blanks.
 _LINE = re.compile(r"( *)([A-Za-z0-9_.][\w./-]{0,150}|\"[^\"\n]{1,150}\"|'[^'\n]{1,150}'):(?: +(.*))?$")
+_NUMBER = re.compile(r"[0-9.eE+]{1,30}")
 _ITEM = re.compile(r"( *)- +(.*)$")
 
 
@@ -86,9 +87,12 @@ def _flat(value: object, name: str, depth: int, budget: Iterator[int]) -> Iterat
 
 
 def _redacted(name: str, value: str) -> str:
-    """By every part of the dotted name: "api_keys.openai" is no less secret than "api_key"."""
+    """By every part of the dotted name: "api_keys.openai" is no less secret than "api_key". A number of "train_tokens" is
+    how many."""
     parts = [part for part in re.split(r"[.\[\]]+", name) if part]
-    if any(is_secret_name(part) or is_secret_name(part.removesuffix("s")) for part in parts):
+    if any(is_secret_name(part) for part in parts):
+        return "[redacted]"
+    if not _NUMBER.fullmatch(value) and any(is_secret_name(part.removesuffix("s")) for part in parts):
         return "[redacted]"
     return redact_named(name.rpartition(".")[2], redact(value))[:LONGEST_VALUE]
 

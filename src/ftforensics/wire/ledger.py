@@ -14,6 +14,7 @@ from ftforensics.model.ledger import Begun, Ended, LedgerRun, Snapshot
 
 LONGEST_LINE = 1 << 20  # bytes; one with 500 packages and eight configuration files has 100 KB
 MOST_LINES = 100_000
+_LATEST = float(1 << 33)  # seconds since the epoch: the year 2242; what is later no clock has said
 SNAPSHOT_FAMILY = "ftforensics.snapshot/"
 
 LedgerLine = Begun | Ended
@@ -72,9 +73,10 @@ def _line(text: bytes) -> LedgerLine | None:
     if not text.startswith(b"{") or len(text) > LONGEST_LINE:
         return None
     try:
-        return _DECODER.decode(text)
+        line = _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    return line if 0 <= line.at < _LATEST else None
 
 
 def encode_snapshot(snapshot: Snapshot) -> str:

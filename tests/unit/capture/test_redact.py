@@ -66,6 +66,8 @@ def test_issued_secrets_go_by_their_shape(kind: str, around: str) -> None:
         ("password=hunter2", "hunter2"),
         ("password = hunter2", "hunter2"),
         ("Password: hunter2", "hunter2"),
+        ("sh -c 'python train.py --password hunter2 --lr 3'", "hunter2"),
+        ('running: train --hub_token  "hunter2" now', "hunter2"),
         ("db_password=hunter2;x=1", "hunter2"),
         ('{"api_key": "hunter2", "lr": 0.1}', "hunter2"),
         ("{'hf_token': 'hunter2'}", "hunter2"),
@@ -264,6 +266,7 @@ def test_a_planted_secret_never_survives_its_flag(flag: str, secret: str, joined
     assert out == ["python", "run.py", *expected, "--lr", "3e-5"]
 
 
+@example("HF_TOKEN=", "-----BEGIN")
 @given(
     st.sampled_from(["HF_TOKEN=", "password: ", '"api_key": "', "wandb.api_key=", "?access_token="]),
     st.text(alphabet=string.ascii_letters + string.digits + "-_.+/~", min_size=4, max_size=50),

@@ -204,7 +204,9 @@ def test_bad_usage_is_one_line_and_status_2(arguments: tuple[str, ...], said: st
 
 
 def test_an_empty_ledger_is_said_so(tmp_path: Path) -> None:
-    assert env("history", state=tmp_path).stdout == ""
+    empty = env("history", state=tmp_path)
+    assert (empty.returncode, empty.stdout) == (0, "")
+    assert "no run is in the ledger yet" in empty.stderr
     done = env("diff", state=tmp_path)
     assert done.returncode == 2
     assert "no run that ended well" in done.stderr

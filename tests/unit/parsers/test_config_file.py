@@ -38,6 +38,12 @@ def test_secrets_are_redacted_by_name_at_any_depth() -> None:
     assert "abc123" not in str(found)
 
 
+def test_a_number_of_tokens_is_how_many() -> None:
+    found = read("c.json", '{"train_tokens": 300e9, "vocab_tokens": [1, 2], "access_tokens": "abc", "token": 12345}')
+    assert float(found["train_tokens"]) == 300e9
+    assert found["access_tokens"] == found["token"] == "[redacted]"
+
+
 def test_secrets_are_redacted_by_shape_and_under_a_secret_parent() -> None:
     text = '{"note": "use hf_abcdefghijklmnopqrstuvwxyz012345", "api_keys": {"openai": "plain"}}'
     found = read("c.json", text)

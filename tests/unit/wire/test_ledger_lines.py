@@ -35,6 +35,12 @@ def test_machines_that_share_a_home_do_not_mix() -> None:
     assert [(run.begun.fingerprint.host, run.good) for run in runs] == [("a", False), ("b", True)]
 
 
+def test_a_time_that_no_clock_says_costs_its_line() -> None:
+    odd = [begun("1", at) for at in (1e300, -1e18, 1e11)] + [ended("2", 1e300)]
+    (run,) = read_runs(b"".join(odd) + begun("2", 2.0))
+    assert (run.begun.run, run.ended) == ("2", None)
+
+
 def test_lines_of_no_use_cost_themselves() -> None:
     torn = begun("3", 3.0)[:40]
     hostile = [
