@@ -87,8 +87,8 @@ def _flat(value: object, name: str, depth: int, budget: Iterator[int]) -> Iterat
 
 
 def _redacted(name: str, value: str) -> str:
-    """By every part of the dotted name: "api_keys.openai" is no less secret than "api_key". A number of "train_tokens" is
-    how many."""
+    """By every part of the dotted name: "api_keys.openai" is no less secret than "api_key". A number of "train_tokens"
+    says how many."""
     parts = [part for part in re.split(r"[.\[\]]+", name) if part]
     if any(is_secret_name(part) for part in parts):
         return "[redacted]"
