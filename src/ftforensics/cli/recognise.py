@@ -30,8 +30,8 @@ KNOWN = (
 )
 
 
-# A log line may begin with a bracket too: "[2026-11-29 14:29:35,150] [INFO] ...".
-_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\{|\[\s*(?:[\[{\"\]]|\d+\s*[,\]]))")
+# A log line may begin with a bracket too: "[2026-11-29 14:29:35,150] [INFO] ...", "[1,0]<stderr>: ...", "[0] ...".
+_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\{|\[\s*(?:[\[{\"\]]|\d+\s*,(?!\d+\]<)|\d+\s*\]\s*\Z))")
 
 
 class Kind(Enum):

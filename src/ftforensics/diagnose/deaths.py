@@ -405,10 +405,11 @@ def _give_exception(drafts: Sequence[_Draft], event: ExceptionSeen) -> None:
 
 
 def _give_nameless(drafts: Sequence[_Draft], raised: Sequence[ExceptionSeen], died: Sequence[ProcessDied]) -> None:
-    """Exceptions without a name are of the only process that ended with a status, as far as they stand before the line
-    that tells of its end: a launcher raises its own behind that."""
-    able = [draft for draft in drafts if draft.signal is None and draft.code not in (None, 0) and not draft.worker]
-    told = [end.line.number for end in died if len(able) == 1 and (end.pid is None or _is_pid(able[0], end.pid))]
+    """Exceptions without a name are of the only process that ended with Python's status for one, as far as they stand
+    before the line that tells of its end: a launcher raises its own behind that."""
+    ended = [draft for draft in drafts if draft.signal is None and draft.code not in (None, 0) and not draft.worker]
+    able = ended if [draft.code for draft in ended] == [1] else []
+    told = [end.line.number for end in died if able and (end.pid is None or _is_pid(able[0], end.pid))]
     if not told or able[0].exceptions:
         return
     nameless = (event for event in raised if event.rank is None and not event.ignored and not event.peer_lost)

@@ -22,6 +22,11 @@ _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^  File "(.{0,2000})", line (\d{1,9})(?:, in (.{0,500}))?$')
 # A class in a function is "f.<locals>.Error".
 _LAST = re.compile(r"^((?:[A-Za-z_<][\w<>]*\.)*[A-Za-z_]\w*)(?::(?: (.*)|$)|$)")
+# rich.traceback, which typer and many training scripts install: a frame of lines around the stack, the message below.
+_BOXED = "Traceback (most recent call last)"
+_BOX = ("╭", "┌", "+-")
+_BOX_LINES = ("│", "╰", "└", "|", "+-")
+_BOX_FRAME = re.compile(r"^[│|] (/.{0,2000}?):(\d{1,9}) in (\S{1,500})")
 _ERROR_NAME = re.compile(r"(?:Error|Exception|Warning|Interrupt|Exit|Timeout|Expired|Aborted|Pool|Empty|Full|error)$")
 # The launcher says with it what its summary says in full.
 _SUMMARIES = frozenset({"ChildFailedError"})
@@ -31,6 +36,8 @@ _IGNORED = "Exception ignored in"
 _MESSAGE = 2000
 # Between two lines of one traceback at most so many others without a label; then it is taken for cut.
 _MOST_FOREIGN = 200
+_NCCL_LINES, _BROKEN_LINES, _BEHIND_COLON = 3, 1, 2
+_NARROW = 60  # characters; rich breaks lines at 80 where nobody says how wide the terminal is
 _MOST_OPEN = 4096
 _MOST_ODD = 16
 _LONGEST_TRACEBACK = 20_000
@@ -72,6 +79,7 @@ class _Traceback:
     foreign: int = 0
     chained: bool = False
     ignored: bool = False
+    boxed: bool = False  # rich.traceback draws a frame around it, and breaks long messages
 
 
 @dataclass
@@ -84,16 +92,17 @@ class _Thrown:
 
 
 @dataclass
-class _Nccl:
-    """NCCL's error code stands in the line below the exception's last line."""
+class _Unfinished:
+    """What an exception says goes on below its last line: NCCL's error code, what follows a colon, a broken line."""
 
     event: ExceptionSeen
-    left: int = 3
+    joint: str  # what stands between two lines
+    left: int
 
 
 class PythonReader:
     anchors = (
-        _TRACEBACK,
+        _BOXED,
         "Fatal Python error: ",
         "terminate called ",
         "libc++abi: terminating ",
@@ -114,13 +123,13 @@ class PythonReader:
         self._open: dict[str, _Traceback] = {}
         self._odd: list[str] = []  # labels that no pattern knows
         self._thrown: dict[str, _Thrown] = {}
-        self._nccl: dict[str, _Nccl] = {}
+        self._unfinished: dict[str, _Unfinished] = {}
         self._announced: dict[str, str] = {}  # by label: what a line said about the traceback that follows
         self._summary_rank: int | None = None  # of the entry in torchrun's summary that is being printed
 
     @property
     def open(self) -> bool:
-        return bool(self._open or self._thrown or self._nccl)
+        return bool(self._open or self._thrown or self._unfinished)
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
         yield from self._overdue(line.number)
@@ -129,6 +138,8 @@ class PythonReader:
         if ranked:
             self._summary_rank = int(ranked[1])
         start = text.find(_TRACEBACK)
+        if start < 0 and text.startswith(_BOX) and _BOXED in text:
+            start = 0
         if start >= 0:
             yield from self._flush(line.label)
             self._begin(line, text[:start])
@@ -151,7 +162,7 @@ class PythonReader:
         yield from self._native(line, line.text[:4096])
 
     def end(self) -> Iterator[LauncherEvent]:
-        for label in [*self._nccl, *self._thrown]:
+        for label in [*self._unfinished, *self._thrown]:
             yield from self._flush(label)
         self._open.clear()
 
@@ -171,13 +182,18 @@ class PythonReader:
         self._open.pop(label, None)
         announced = self._announced.pop(line.label, None)
         self._open[label] = _Traceback(
-            label, rank, line.number, chained=announced == "chained", ignored=announced == _IGNORED
+            label,
+            rank,
+            line.number,
+            chained=announced == "chained",
+            ignored=announced == _IGNORED,
+            boxed=line.text.startswith(_BOX),
         )
 
     def _inside(self, line: JobLine, label: str, text: str, traceback: _Traceback) -> Iterator[LauncherEvent]:
-        if text.startswith("  "):
+        if text.startswith(_BOX_LINES if traceback.boxed else "  "):
             traceback.body = traceback.direct = True
-            frame = _FRAME.match(text)
+            frame = (_BOX_FRAME if traceback.boxed else _FRAME).match(text)
             if frame:
                 traceback.file, traceback.file_line = frame[1], int(frame[2])
                 traceback.function = frame[3]
@@ -220,23 +236,30 @@ class PythonReader:
             chained=traceback.chained,
             ignored=traceback.ignored,
         )
-        if "NCCL error" in message and not event.peer_lost:
-            self._nccl[traceback.label] = _Nccl(event)
+        if event.peer_lost:
+            yield event
+        elif "NCCL error" in message:
+            self._unfinished[traceback.label] = _Unfinished(event, "\n", _NCCL_LINES)
+        elif traceback.boxed and len(line.text) > _NARROW:
+            self._unfinished[traceback.label] = _Unfinished(event, " ", _BROKEN_LINES)
+        elif line.text.rstrip().endswith(":"):
+            self._unfinished[traceback.label] = _Unfinished(event, "\n", _BEHIND_COLON)
         else:
             yield event
 
     def _continued(self, label: str, text: str) -> Iterator[LauncherEvent]:
-        waiting = self._nccl.get(label)
+        waiting = self._unfinished.get(label)
         if waiting is None:
             return
         event = waiting.event
-        message = f"{event.message}\n{text.strip()}"[:_MESSAGE]
-        lost = says_peer_lost(event.type, text, event.file)
-        own = lost or text.startswith(("nccl", "Last error", "NCCL"))
+        message = f"{event.message}{waiting.joint}{text.strip()}".strip()[:_MESSAGE]
+        nccl = "NCCL error" in event.message
+        lost = nccl and says_peer_lost(event.type, text, event.file)
+        own = lost or text.startswith(("nccl", "Last error", "NCCL")) if nccl else bool(text.strip())
         if own:
             waiting.event = replace(event, message=message, peer_lost=event.peer_lost or lost)
         waiting.left -= 1
-        if waiting.left == 0 or not own:
+        if waiting.left == 0 or own is not (nccl or waiting.joint == " "):
             yield from self._flush(label)
 
     # --- native texts -------------------------------------------------------------------------------------------------
@@ -277,8 +300,9 @@ class PythonReader:
         if self._thrown:
             for label in [label for label, one in self._thrown.items() if number - one.line.number > _WHAT_WITHIN]:
                 yield from self._flush(label)
-        if self._nccl:
-            for label in [label for label, one in self._nccl.items() if number - one.event.line.number > _WHAT_WITHIN]:
+        if self._unfinished:
+            overdue = [key for key, one in self._unfinished.items() if number - one.event.line.number > _WHAT_WITHIN]
+            for label in overdue:
                 yield from self._flush(label)
         while self._open:
             label = next(iter(self._open))  # the oldest
@@ -287,7 +311,7 @@ class PythonReader:
             self._drop(label)
 
     def _flush(self, label: str) -> Iterator[LauncherEvent]:
-        waiting = self._nccl.pop(label, None)
+        waiting = self._unfinished.pop(label, None)
         if waiting:
             yield waiting.event
         thrown = self._thrown.pop(label, None)

@@ -22,6 +22,8 @@ from ftforensics.parsers.launcher_line import JobLine
 
 _TEXT = 4096  # characters of a line that the patterns see
 _MOST_WAITING = 4096  # labels within something that spans lines
+_LINES = 4  # of an exception's message
+_LAZILY = "CUDA call failed lazily at initialization with error: "  # torch/cuda/__init__.py, DeferredCudaCallError
 _WITHIN = 16  # lines that may come between the first line of such a thing and the one that says it
 
 # Too general to be CUDA's without the word: "initialization error", "unknown error".
@@ -43,9 +45,13 @@ def in_exception(event: ExceptionSeen) -> Iterator[StackText]:
     """What a Python exception says about the stack. One that only reports another process's end says nothing."""
     if event.peer_lost:
         return
-    found = _in_message(event.message[:_TEXT], event.line)
-    if found is not None:
-        yield msgspec.structs.replace(found, form="exception", rank=event.rank)
+    for said in event.message[:_TEXT].split("\n")[:_LINES]:
+        # What follows in later lines is cited as it stands there.
+        line = event.line if said in event.line.text else msgspec.structs.replace(event.line, text=said[:300])
+        found = _in_message(said.removeprefix(_LAZILY), line)
+        if found is not None:
+            yield msgspec.structs.replace(found, form="exception", rank=event.rank)
+            return
 
 
 def in_native(event: NativeText) -> Iterator[StackText]:
@@ -184,9 +190,13 @@ def _companion(message: str, line: TextLine) -> StackText | None:
     return StackText(line, "built-for", library=missing[1]) if missing else None
 
 
+# nvmlErrorString, and nvidia-ml-py's own word for the same number.
+_NVML_MISMATCH = ("driver/library version mismatch", "rm has detected an nvml/rm version mismatch")
+
+
 def _nvml(message: str, line: TextLine) -> StackText | None:
-    text = message.removeprefix("Failed to initialize NVML: ")
-    return StackText(line, "driver-versions") if text.lower().startswith("driver/library version mismatch") else None
+    text = message.removeprefix("Failed to initialize NVML: ").lower()
+    return StackText(line, "driver-versions") if text.startswith(_NVML_MISMATCH) else None
 
 
 # torch before and after 1.8: "Unexpected error from cudaGetDeviceCount(). Did you run ...? Error 804: ..."
@@ -247,7 +257,7 @@ def _code(what: str) -> int:
 
 # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, 1.13 to 2.9. A progress bar leaves no end of line before it.
 _GLOG = re.compile(
-    r"\[[EWI](?:\d{3,4} [\d:.]{8,20})? ProcessGroupNCCL\.cpp:\d{1,6}\] "
+    r"\[[EWIF](?:\d{3,4} [\d:.]{8,20})? ProcessGroupNCCL\.cpp:\d{1,6}\] "
     r"(?:\[(?P<who>[^\[\]]{1,200})\] ?)?(?P<said>.{1,600})"
 )
 _TIMEOUT = re.compile(
@@ -285,6 +295,8 @@ def _rank_in(text: str) -> int | None:
 # --- lines ------------------------------------------------------------------------------------------------------------
 
 _WARNING = re.compile(r"[^\s:][^:]{0,600}:\d{1,7}: \w{0,40}Warning: (?P<message>.*)$")
+# torchvision/io/image.py; no blank behind the quotation.
+_IMAGE = re.compile(r"Failed to load image Python extension: '?(?P<message>[^']{1,2000})")
 _LOOKUP = re.compile(r"[^:]{1,500}: symbol lookup error: (?P<message>.*)$")
 _SHARED = re.compile(r"[^:]{1,500}: error while loading shared libraries: (?P<message>.*)$")
 _PROGRAM = re.compile(r"(?![\w.]{1,100}Error: )[^:]{1,500}: (?P<message>[^:]{1,1000}: version [`'].*)$")
@@ -357,6 +369,7 @@ class StackReader:
         "CUDA runtime error",
         "cuda runtime error",
         "CUDA initialization: ",
+        "Failed to load image Python extension: ",
         "xFormers was built for:",
         " is not compatible with the current PyTorch installation",
         " which is of cuda capability ",
@@ -523,7 +536,11 @@ def _warned(text: str, line: JobLine) -> StackText | None:
     found = _WARNING.match(text)
     if not found:
         return None
-    event = _driver_level(found["message"], line.cited()) or _cuda_error(found["message"], line.cited())
+    image = _IMAGE.match(found["message"])
+    if image:
+        event = _undefined_symbol(image["message"], line.cited()) or _library_missing(image["message"], line.cited())
+    else:
+        event = _driver_level(found["message"], line.cited()) or _cuda_error(found["message"], line.cited())
     return msgspec.structs.replace(event, form="warning") if event is not None else None
 
 

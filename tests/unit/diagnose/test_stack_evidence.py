@@ -150,6 +150,7 @@ def test_an_exception_without_a_name_is_of_the_only_one_that_ended_with_a_status
     launchers = ExceptionSeen(line(30), "CalledProcessError", "train.py")
     assert [one.type for one in deaths(raised, launchers, died(10, 0, code=1))[10].exceptions] == ["ValueError"]
     assert deaths(raised, died(10, 0, signal=11))[10].exceptions == []
+    assert deaths(raised, died(10, 0, code=3))[10].exceptions == []
     assert deaths(raised, died(10, 0, code=1), died(11, 1, code=1))[10].exceptions == []
 
 

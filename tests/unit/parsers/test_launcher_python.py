@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +118,41 @@ def test_the_summary_names_the_rank() -> None:
     )
     (found,) = [one for one in events(text) if isinstance(one, ExceptionSeen)]
     assert (found.rank, found.type, found.message, found.file_line) == (7, "ValueError", "bad", 9)
+
+
+def test_rich_draws_a_frame_around_a_traceback(tmp_path: Path) -> None:
+    long = "CUDA error: no kernel image is available for execution on the device"
+    script = tmp_path / "job.py"
+    script.write_text(
+        f"import rich.traceback; rich.traceback.install()\ndef f():\n    raise RuntimeError({long!r})\nf()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=60)
+    assert "\nRuntimeError: " in done.stderr and long not in done.stderr  # broken into two lines
+    found = events(done.stderr + "E1129 14:29:08 next line\n")
+    (event,) = [one for one in found if isinstance(one, ExceptionSeen)]
+    assert (event.type, event.message, event.function) == ("RuntimeError", long, "f")
+    assert (event.file, event.file_line) == (str(script), 3)
+
+
+def test_a_short_message_in_a_frame_ends_with_its_line() -> None:
+    box = "╭─ Traceback (most recent call last) ─╮\n│ /job/t.py:3 in f │\n╰───╯\nValueError: bad shape\nstep 3\n"
+    assert [message for _, _, message in raised(box)] == ["bad shape"]
+
+
+def test_what_stands_below_a_colon_is_the_message() -> None:
+    frames = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    f()\n'
+    for said, message in (
+        ("AssertionError: \nThe driver is too old\nstep 3\n", "The driver is too old"),
+        (
+            "RuntimeError: because of this:\n\n/a.so: undefined symbol: f\nstep 3\n",
+            "because of this:\n/a.so: undefined symbol: f",
+        ),
+        ("AssertionError\nstep 3\n", ""),
+        ("KeyError: 'a:'\nstep 3\n", "'a:'"),
+        ("RuntimeError: of this:\n", "of this:"),
+    ):
+        assert [found for _, _, found in raised(frames + said)] == [message]
 
 
 def test_nccls_code_is_below_the_last_line() -> None:

@@ -104,6 +104,24 @@ def test_the_rank_is_that_of_the_label() -> None:
     assert [(one.rank, one.code) for one in texts(log)] == [(3, 35), (1, 209)]
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("\nThe NVIDIA driver on your system is too old (found version 9000).", {"code": 35, "version": 9000}),
+        ("Error at driver init: \nCall to cuInit results in CUDA_ERROR_STUB_LIBRARY (34):", {"code": 34}),
+        (
+            "CUDA call failed lazily at initialization with error: The NVIDIA driver on your system is too old "
+            "(found version 11040). Please update",
+            {"code": 35, "version": 11040},
+        ),
+    ],
+)
+def test_what_an_exception_says_behind_a_colon(message: str, expected: dict[str, int]) -> None:
+    (one,) = texts(raised(message))
+    assert one == text("cuda-error", form="exception", **expected, line=one.line)
+    assert message.split("\n")[-1] in one.line.text
+
+
 def test_of_an_uncaught_cxx_exception() -> None:
     log = "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: initialization error\n"
     assert said(log) == [text("cuda-error", code=3, form="what")]
@@ -356,6 +374,36 @@ def test_the_watchdogs_exception_and_its_last_words() -> None:
         text("nccl-watchdog", rank=5, form="line"),
         text("nccl-watchdog", symbol="_ALLGATHER_BASE", seconds=1800.0, rank=5, form="what"),
     ]
+
+
+def test_the_heartbeat_monitors_last_words() -> None:
+    # torch 2.6, whose LOG(FATAL) ends the process; the group's name stands twice.
+    line = (
+        "[rank6]:[F429 14:03:49.385461578 ProcessGroupNCCL.cpp:1554] [PG ID 0 PG GUID 0(default_pg) Rank 6] [PG ID 0 "
+        "PG GUID 0(default_pg) Rank 6] Terminating the process after attempting to dump debug info, due to "
+        "ProcessGroupNCCL watchdog hang.\n"
+    )
+    assert said(line) == [text("nccl-watchdog", rank=6, form="line")]
+
+
+def test_torchvisions_warning_about_its_own_extension() -> None:
+    warning = (
+        "/env/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: '{}'If you don't plan on "
+        "using image functionality from `torchvision.io`, you can ignore this warning.\n  warn(\n"
+    )
+    symbol = "_ZN3c1017RegisterOperatorsD1Ev"
+    assert said(warning.format(f"/env/torchvision/image.so: undefined symbol: {symbol}")) == [
+        text("undefined-symbol", library="/env/torchvision/image.so", symbol=symbol, form="warning")
+    ]
+    missing = "libtorch_cuda_cu.so: cannot open shared object file: No such file or directory"
+    assert said(warning.format(missing)) == [text("library-missing", library="libtorch_cuda_cu.so", form="warning")]
+
+
+def test_both_words_of_nvml_for_two_versions() -> None:
+    for message in ("Driver/library version mismatch", "RM has detected an NVML/RM version mismatch."):
+        assert said(raised(message, "pynvml.NVMLError_LibRmVersionMismatch")) == [
+            text("driver-versions", form="exception")
+        ]
 
 
 def test_a_peers_loss_is_not_the_watchdogs() -> None:
