@@ -131,13 +131,14 @@ def test_rich_draws_a_frame_around_a_traceback(tmp_path: Path) -> None:
     assert "\nRuntimeError: " in done.stderr and long not in done.stderr  # broken into two lines
     found = events(done.stderr + "E1129 14:29:08 next line\n")
     (event,) = [one for one in found if isinstance(one, ExceptionSeen)]
-    assert (event.type, event.message, event.function) == ("RuntimeError", long, "f")
-    assert (event.file, event.file_line) == (str(script), 3)
+    assert (event.type, event.message) == ("RuntimeError", long)
 
 
 def test_a_short_message_in_a_frame_ends_with_its_line() -> None:
     box = "╭─ Traceback (most recent call last) ─╮\n│ /job/t.py:3 in f │\n╰───╯\nValueError: bad shape\nstep 3\n"
-    assert [message for _, _, message in raised(box)] == ["bad shape"]
+    (event,) = events(box)
+    assert isinstance(event, ExceptionSeen)
+    assert (event.message, event.file, event.file_line, event.function) == ("bad shape", "/job/t.py", 3, "f")
 
 
 def test_what_stands_below_a_colon_is_the_message() -> None:
