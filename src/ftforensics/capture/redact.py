@@ -270,8 +270,8 @@ def _without_credentials(piece: str) -> str:
 
 
 def _without_named_values(text: str) -> str:
-    """`name=value`, `name: value`, `"name": "value"`, `--name value`, `Bearer value`, where the name says what the value
-    is."""
+    """`name=value`, `name: value`, `"name": "value"`, `--name value`, `Bearer value`, where the name says what the
+    value is."""
     lowered = text.lower()
     if not any(mark in lowered for mark in ("=", ":", "--", "bearer", "basic ")):
         return text

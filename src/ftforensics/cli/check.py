@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     from ftforensics.host.host import Host
 
     host = Host()
+    if options.prefix is not None:
+        _require_environment(host, options.prefix)
     if options.install is not None:
         return _install(host, options)
     preflight = _for_wheel(host, options) if options.wheel is not None else _here(host, options)
@@ -90,6 +92,14 @@ def _usage(options: argparse.Namespace) -> None:
             raise BadUsage(f"{path!r} is no path")
     if options.prefix is not None and not os.path.isdir(options.prefix):
         raise BadUsage(f"--prefix {options.prefix}: no such folder", hint="the folder that holds bin/python")
+
+
+def _require_environment(host: Host, prefix: str) -> None:
+    from ftforensics.cli.errors import BadUsage
+    from ftforensics.sources.interpreter import is_environment
+
+    if not is_environment(host, os.path.abspath(prefix)):
+        raise BadUsage(f"--prefix {prefix}: not a Python environment", hint="the folder that holds bin/python")
 
 
 def _here(host: Host, options: argparse.Namespace) -> Preflight:

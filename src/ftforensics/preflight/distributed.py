@@ -215,6 +215,8 @@ def _mapping(options: Options, seen: Ranks, driver: Driver | None) -> Iterator[C
         yield Check(name, TOPIC, Status.FAIL, f"{shown} names a GPU twice: CUDA then shows none")
         return
     own = [variable for variable in _BINDS if options.variable(variable)]
+    if chosen == [str(seen.local)] and seen.local:  # a wrapper script: CUDA_VISIBLE_DEVICES=$LOCAL_RANK python ...
+        own.append("CUDA_VISIBLE_DEVICES")
     crowd = seen.local_world if seen.local_world is not None else None
     cite = [Cite("environment", "CUDA_VISIBLE_DEVICES", value if value is not None else "not set")]
     remedies = [

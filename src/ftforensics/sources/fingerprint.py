@@ -23,7 +23,7 @@ from ftforensics.model.software import Package, Software, TorchBuild
 from ftforensics.parsers import fingerprint_text, machine_text, nvidia_version
 from ftforensics.sources.config_files import read_config_files
 from ftforensics.sources.counters import read_counters
-from ftforensics.sources.interpreter import environment_of
+from ftforensics.sources.interpreter import environment_of, is_environment
 from ftforensics.sources.software import read_software
 
 LONGEST_ARGUMENT = 500  # characters
@@ -152,7 +152,7 @@ def read_fingerprint(
 
 def environment_folder(host: Host, prefix: str) -> Fingerprint:
     """The packages of a Python environment, and nothing of any machine. Raises Refusal when it is none."""
-    if not any(host.exists(f"{prefix}/{name}") for name in ("pyvenv.cfg", "conda-meta", "bin/python", "bin/python3")):
+    if not is_environment(host, prefix):
         raise Refusal(prefix, "not a Python environment: it has no pyvenv.cfg, conda-meta or bin/python")
     software = read_software(host, prefix=prefix)
     return Fingerprint(

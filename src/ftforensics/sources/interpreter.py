@@ -9,6 +9,14 @@ from ftforensics.host.host import Host, Refusal
 _LIMIT = 4 << 20  # bytes of arguments and of environment; the kernel allows less (man 2 execve)
 
 
+_SIGNS = ("pyvenv.cfg", "conda-meta", "bin/python", "bin/python3")
+
+
+def is_environment(host: Host, prefix: str) -> bool:
+    """Is this the folder of a Python environment: a venv, a conda environment, an installation?"""
+    return any(host.exists(f"{prefix}/{name}") for name in _SIGNS)
+
+
 def environment_of(host: Host, pid: int, files: Host | None = None) -> str | None:
     """The prefix of a process that is a Python; None for another program. files: where the paths that the process sees
     lie, when they are another container's.

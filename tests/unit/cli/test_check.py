@@ -78,6 +78,7 @@ def test_a_torch_and_a_driver_that_are_not_here(run: Run) -> None:
         (("--backend", "tcp"), "invalid choice"),
         (("--start-method", "thread"), "invalid choice"),
         (("--prefix", "/no/such/env"), "no such folder"),
+        (("--prefix", "/etc"), "not a Python environment"),
         (("--data-path", ""), "is no path"),
         (("--for",), "expected one argument"),
         (("--for", "torch\x1b[31m==2", "--driver", "1"), "no torch"),

@@ -157,6 +157,11 @@ def test_one_gpu_for_each_rank_by_the_launcher_is_ok() -> None:
     assert one("rank-to-gpu", checks(bound, gpus=1)).status is Status.OK
 
 
+def test_one_gpu_for_each_rank_by_a_wrapper_script_is_ok() -> None:
+    check = one("rank-to-gpu", checks(options(RANK="3", LOCAL_RANK="3", CUDA_VISIBLE_DEVICES="3"), gpus=4))
+    assert check.status is Status.OK and "take device 0" in check.said
+
+
 def test_more_ranks_than_gpus_warn() -> None:
     shared = options(RANK="0", LOCAL_RANK="0")
     assert one("rank-to-gpu", checks(shared, gpus=2)).status is Status.WARN
