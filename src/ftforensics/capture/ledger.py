@@ -64,7 +64,7 @@ def keeps(environ: Mapping[str, str]) -> str | None:
 def configure(native: ModuleType, environ: Mapping[str, str], helper: str) -> None:
     """Have the extension write how this process ends, once its inventory process has written that it began."""
     path = None if helper == "none" or spawn.worker_of or environ.get(_UNDER_RUN) else keeps(environ)
-    line = _opening("ended", run_id(environ)) if path else ""
+    line = _opening("ended", run_id(environ), os.getpid()) if path else ""
     extension: Any = native
     extension.configure_ledger(os.fsencode(path) if path else b"", line.encode())
 
@@ -81,9 +81,15 @@ def variables_for_children(environ: Mapping[str, str], run_folder: str) -> list[
 
 
 def ended_line(
-    run: str, how: str, *, signal: int | None = None, code: int | None = None, cause: str | None = None
+    run: str,
+    how: str,
+    *,
+    pid: int | None = None,
+    signal: int | None = None,
+    code: int | None = None,
+    cause: str | None = None,
 ) -> bytes:
-    """how: "ok", "signal" or "code"."""
+    """how: "ok", "signal" or "code"; pid: of the process that ended."""
     import time
 
     more: dict[str, Value] = {"how": how}
@@ -93,15 +99,15 @@ def ended_line(
         more["code"] = code
     if cause is not None:
         more["cause"] = cause
-    return f"{_opening('ended', run)}{time.time():.3f}, {json_text(more)[1:]}\n".encode()
+    return f"{_opening('ended', run, pid)}{time.time():.3f}, {json_text(more)[1:]}\n".encode()
 
 
-def ended_by_status(run: str, status: int) -> bytes:
-    """status: as waitpid(2)."""
+def ended_by_status(run: str, pid: int, status: int) -> bytes:
+    """status: as waitpid(2), of process `pid`."""
     if os.WIFSIGNALED(status):
-        return ended_line(run, "signal", signal=os.WTERMSIG(status))
+        return ended_line(run, "signal", pid=pid, signal=os.WTERMSIG(status))
     code = os.WEXITSTATUS(status)
-    return ended_line(run, "code", code=code) if code else ended_line(run, "ok")
+    return ended_line(run, "code", pid=pid, code=code) if code else ended_line(run, "ok", pid=pid)
 
 
 def append(path: str, line: bytes, *, make: bool = False) -> int:
@@ -157,7 +163,7 @@ def _locked(fd: int, lock: int) -> bool:
     return True
 
 
-def _opening(kind: str, run: str) -> str:
+def _opening(kind: str, run: str, pid: int | None) -> str:
     """The JSON object up to the value of "at"."""
-    head: dict[str, Value] = {"type": kind, "run": run, "host": os.uname().nodename}
+    head: dict[str, Value] = {"type": kind, "run": run, "host": os.uname().nodename, "pid": pid}
     return f'{json_text(head)[:-1]}, "at": '

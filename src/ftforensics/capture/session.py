@@ -198,7 +198,7 @@ def _at_exit() -> None:
 
 def _leave_nothing(how: str, code: object) -> None:
     if _session is not None:
-        if how == "exit" and isinstance(code, int):
+        if how == "exit" and isinstance(code, int) and -(1 << 31) <= code < 1 << 31:  # what os._exit() takes
             _session.native.end_ledger(code & 0xFF)
         _session.hooks.ended.leave()
         _session.native.leave(how)

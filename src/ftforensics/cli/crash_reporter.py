@@ -150,7 +150,7 @@ def _record_end(diagnosis: Diagnosis) -> None:
     if path is None or not run or process is None or not process.exit.signal or not os.path.exists(path):
         return
     number = int(signal.Signals[process.exit.signal])
-    ledger.append(path, ledger.ended_line(run, "signal", signal=number, cause=diagnosis.verdict.cause))
+    ledger.append(path, ledger.ended_line(run, "signal", pid=process.pid, signal=number, cause=diagnosis.verdict.cause))
 
 
 def _reason(error: BaseException) -> str:

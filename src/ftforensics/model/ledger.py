@@ -68,7 +68,7 @@ class Begun(msgspec.Struct, frozen=True, tag="begun", tag_field="type"):
 
 class Ended(msgspec.Struct, frozen=True, tag="ended", tag_field="type"):
     """how: "ok", "signal", "code"; cause: of the verdict, when somebody asked. host: whose run it was, for state
-    directories that several machines share."""
+    directories that several machines share; pid: of the process that ended, where that is known."""
 
     run: str
     at: float
@@ -77,6 +77,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended", tag_field="type"):
     code: int | None = None
     cause: str | None = None
     host: str | None = None
+    pid: int | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -61,7 +61,7 @@ def record_begun(
     Raises OSError when the ledger cannot be written, Refusal when the process is gone.
     """
     path, run, folder = ledger.place(environ), environ.get(ledger.RUN), environ.get(ledger.FOLDER)
-    if path is None or not run or folder is None or _recorded(host, path, run):
+    if path is None or not run or folder is None or _recorded(host, path, run, pid):
         return False
     subject = subject_of_process(host, pid)
     fingerprint = read_fingerprint(host, subject, software=software, driver=driver)
@@ -235,14 +235,15 @@ def _installed_since(host: Host, fingerprint: Fingerprint, moment: float) -> boo
     return False
 
 
-def _recorded(host: Host, path: str, run: str) -> bool:
+def _recorded(host: Host, path: str, run: str, pid: int) -> bool:
     """The inventory is made again whenever a job loads more libraries; its run begins once."""
     try:
         recent = host.read_end(path, _RECENT)
     except Refusal:
         return False
     name = _name(host)
-    return any(one.begun.run == run and one.begun.fingerprint.host == name for one in read_runs(recent))
+    begun = [one.begun for one in read_runs(recent)]
+    return any((one.run, one.pid, one.fingerprint.host) == (run, pid, name) for one in begun)
 
 
 def _started(host: Host, start_ticks: int | None) -> float | None:

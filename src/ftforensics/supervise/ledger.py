@@ -59,24 +59,25 @@ def start_recording(entry: Entry, pid: int, environ: Mapping[str, str]) -> int |
     )
 
 
-def record_end(entry: Entry, status: int, seconds: float) -> None:
-    """status: as waitpid(2); seconds: how long the command has run. Raises OSError when there can be no process.
+def record_end(entry: Entry, pid: int, status: int, seconds: float) -> None:
+    """pid: the command; status: as waitpid(2); seconds: how long it has run. Raises OSError when there can be no
+    further process.
 
     Called while this process has one thread. The home may be a mount whose server went away, whoever looks at it waits
     for ever: so another process does, and is left behind when it has not ended within DEADLINE."""
     if seconds < ledger.LEAST:
         return
-    ended, pid = os.pipe(), os.fork()
-    if pid == 0:
+    ended, writer = os.pipe(), os.fork()
+    if writer == 0:
         try:
             streams.keep_only([ended[1]])
             if os.path.exists(entry.path):
-                ledger.append(entry.path, ledger.ended_by_status(entry.run, status))
+                ledger.append(entry.path, ledger.ended_by_status(entry.run, pid, status))
         finally:
             os._exit(0)
     os.close(ended[1])
     in_time = bool(select.select([ended[0]], [], [], DEADLINE)[0])
     os.close(ended[0])
     if not in_time:
-        os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0 if in_time else os.WNOHANG)
+        os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0 if in_time else os.WNOHANG)

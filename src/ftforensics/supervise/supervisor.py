@@ -152,7 +152,7 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
     written = place.ledger
     if written is not None:
         ran = time.monotonic() - first_at
-        _quietly(lambda: ledger.record_end(written, status, ran))
+        _quietly(lambda: ledger.record_end(written, pid, status, ran))
     _quietly(lambda: place.close(failed=status != 0))
     if status == 0:
         return Outcome(status, None, None, place.prefix, interrupted)

@@ -28,16 +28,29 @@ def read_lines(data: bytes) -> list[LedgerLine]:
 
 def read_runs(data: bytes) -> list[LedgerRun]:
     """The runs, oldest first. A run without a `begun` is left out: nothing is known of it but its end."""
-    begun: dict[tuple[str, str | None], Begun] = {}
-    ended: dict[tuple[str, str | None], Ended] = {}
-    for line in read_lines(data):
-        if isinstance(line, Begun):
-            begun.setdefault((line.run, line.fingerprint.host), line)
-        else:
-            key = (line.run, line.host)
-            ended[key] = _worse(ended[key], line) if key in ended else line
-    runs = [LedgerRun(one, ended.get(key)) for key, one in begun.items()]
-    return sorted(runs, key=lambda run: run.begun.at)
+    lines = read_lines(data)
+    joined: dict[tuple[str, str | None], list[LedgerRun]] = {}
+    for line in sorted((line for line in lines if isinstance(line, Begun)), key=lambda line: line.at):
+        of_launch = joined.setdefault(_key_of_line(line), [])
+        if line.pid not in [run.begun.pid for run in of_launch]:
+            of_launch.append(LedgerRun(line))
+    for end in sorted((line for line in lines if isinstance(line, Ended)), key=lambda line: line.at):
+        of_launch = joined.get(_key_of_line(end), [])
+        if of_launch:
+            at = _whose(of_launch, end)
+            before = of_launch[at].ended
+            of_launch[at] = LedgerRun(of_launch[at].begun, _worse(before, end) if before else end)
+    return sorted((run for of_launch in joined.values() for run in of_launch), key=lambda run: run.begun.at)
+
+
+def _whose(runs: list[LedgerRun], end: Ended) -> int:
+    """A Slurm step that runs two programs, one after the other, is one launch: all of its runs have one id.
+
+    Where the process is none that has begun one, it is another rank, of the oldest that still ran; with none left, of
+    the latest."""
+    own = [at for at, run in enumerate(runs) if end.pid is not None and run.begun.pid == end.pid]
+    running = [at for at, run in enumerate(runs) if run.ended is None and run.begun.at <= end.at]
+    return [*own, *running, max((at for at, run in enumerate(runs) if run.begun.at <= end.at), default=0)][0]
 
 
 def _worse(one: Ended, other: Ended) -> Ended:

@@ -210,6 +210,6 @@ def test_nothing_is_written_about_a_process_that_was_not_written_down(tmp_path: 
 
 
 def test_how_a_status_is_told() -> None:
-    assert b'"how": "signal", "signal": 9}' in ledger.ended_by_status("1", signal.SIGKILL)
-    assert b'"how": "code", "code": 3}' in ledger.ended_by_status("1", 3 << 8)
-    assert b'"how": "ok"}' in ledger.ended_by_status("1", 0)
+    assert b'"how": "signal", "signal": 9}' in ledger.ended_by_status("1", 7, signal.SIGKILL)
+    assert b'"how": "code", "code": 3}' in ledger.ended_by_status("1", 7, 3 << 8)
+    assert b'"how": "ok"}' in ledger.ended_by_status("1", 7, 0)

@@ -7,10 +7,9 @@ import json
 from ftforensics.wire.ledger import compacted, read_runs
 
 
-def begun(run: str, at: float, job: str = "/x/train.py", host: str = "a") -> bytes:
-    return (
-        json.dumps({"type": "begun", "run": run, "at": at, "job": job, "fingerprint": {"host": host}}).encode() + b"\n"
-    )
+def begun(run: str, at: float, job: str = "/x/train.py", host: str = "a", **more: object) -> bytes:
+    line = {"type": "begun", "run": run, "at": at, "job": job, "fingerprint": {"host": host}, **more}
+    return json.dumps(line).encode() + b"\n"
 
 
 def ended(run: str, at: float, how: str = "ok", host: str = "a", **more: object) -> bytes:
@@ -28,6 +27,17 @@ def test_a_run_is_as_good_as_its_worst_end() -> None:
         (run,) = read_runs(begun("1", 2.0) + lines)
         assert run.ended is not None
         assert (run.ended.how, run.ended.signal, run.ended.cause) == ("signal", 11, "native-fault")
+
+
+def test_programs_of_one_launch_end_each_for_itself() -> None:
+    """In a Slurm step: one after the other, or beside each other; the end of another rank is the running one's."""
+    lines = begun("7.0", 2.0, "/x/prepare.py", pid=10) + ended("7.0", 5.0, pid=10)
+    lines += begun("7.0", 6.0, pid=20) + ended("7.0", 9.0, "signal", signal=11, pid=21) + ended("7.0", 9.5, pid=20)
+    one, two = read_runs(lines)
+    assert (one.begun.job, one.good, two.begun.job, two.good) == ("/x/prepare.py", True, "/x/train.py", False)
+    beside = begun("8.0", 2.0, pid=10) + begun("8.0", 2.5, pid=20) + ended("8.0", 5.0, pid=20)
+    assert [run.good for run in read_runs(beside)] == [False, True]
+    assert [run.good for run in read_runs(beside + ended("8.0", 6.0, "code", code=1, pid=10))] == [False, True]
 
 
 def test_machines_that_share_a_home_do_not_mix() -> None:
