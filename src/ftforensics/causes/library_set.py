@@ -37,6 +37,7 @@ _PACKAGES = {
 _HASHED = re.compile(r"-[0-9a-f]{8}\.so")  # auditwheel's and delocate's names for private copies
 _MAJOR = re.compile(r"\.so\.(\d+)")
 _COMPANIONS = ("torchvision", "torchaudio")
+_OUTSIDE = ("system", "conda", "other")  # origins of what no wheel brought
 
 
 class Mix(msgspec.Struct, frozen=True):
@@ -174,10 +175,24 @@ def drifted_pins(software: Software | None, libraries: list[Library]) -> list[Pi
     for library in libraries:
         if not library.package or not library.pin or not library.version or library.how != "record":
             continue
+        if own_copy(library, software) is not None:
+            continue  # the environment's own is another one, and that was not loaded: a shadow
         if not _equal(library.version, library.pin):
             by = library.pinned_by or "torch"
             pins.setdefault(library.package, Pin(library.package, library.pin, by, library.version))
     return list(pins.values())
+
+
+def own_copy(library: Library, software: Software | None) -> Pin | None:
+    """What is installed beside torch of the package that `library` is another copy of: one that a search path found in
+    another environment, or where `pip install --target` has put it."""
+    torch = software.torch if software is not None else None
+    if software is None or torch is None or torch.folder is None or library.how != "record" or not library.version:
+        return None
+    if library.path.startswith(f"{torch.folder.rpartition('/')[0]}/"):
+        return None
+    pin = next((one for one in software.pins if one.package == library.package), None)
+    return pin if pin is not None and pin.installed and not _equal(pin.installed, library.version) else None
 
 
 def _equal(one: str, other: str) -> bool:
@@ -214,7 +229,13 @@ def shadows(software: Software | None, libraries: list[Library]) -> list[Shadow]
     found = []
     for library in libraries:
         what = set_name(library.kind)
-        if what is None or library.origin not in ("system", "conda", "other") or is_private(library):
+        own = own_copy(library, software)
+        if what is None or is_private(library) or (own is None and library.origin not in _OUTSIDE):
+            continue
+        if own is not None:
+            twice = any(one.kind == library.kind and one.path != library.path for one in libraries)
+            if not twice:  # else a mix
+                found.append(Shadow(library, f"{own.package} {own.installed}", library.searched))
             continue
         wheel, version = _wheels_own(what, library, software, libraries)
         if wheel is not None and same_version(version, library.version) is not True:

@@ -29,9 +29,11 @@ from ftforensics.sources.would_load import NotFound, WouldLoad
 TOPIC = "libraries"
 _SHOWN = 4
 
+_SEARCH = Remedy("Take the foreign folder out of the search", "unset LD_LIBRARY_PATH")
+_PRELOAD = Remedy("Take it out of LD_PRELOAD or the search", "unset LD_PRELOAD LD_LIBRARY_PATH")
 _CLEAN = Remedy(
-    "Run once with LD_LIBRARY_PATH unset: if it dies all the same, the libraries were not the cause",
-    "env -u LD_LIBRARY_PATH python ...",
+    "Run once with LD_LIBRARY_PATH and LD_PRELOAD unset: if it dies all the same, the libraries were not the cause",
+    "env -u LD_LIBRARY_PATH -u LD_PRELOAD python ...",
     settles=True,
 )
 
@@ -141,7 +143,7 @@ def _shadow(shadows: Sequence[Shadow]) -> Check:
         "system-cuda-shadows-wheel",
         Confidence.LIKELY,
         [Cite("loader", one.library.path, f"{_library(one.library)}, in place of {one.wheel}") for one in shadows],
-        [Remedy("Take the foreign folder out of the search", "unset LD_LIBRARY_PATH"), _CLEAN],
+        [_SEARCH if first.by else _PRELOAD, _CLEAN],
     )
 
 

@@ -156,6 +156,23 @@ def test_shadows() -> None:
     assert [one.library.origin for one in shadows(conda.software, conda.libraries)] == ["conda"]
 
 
+def test_another_environments_wheel_is_a_shadow_and_no_drift() -> None:
+    """LD_LIBRARY_PATH names a folder in the site-packages of another venv: what is installed here is as demanded."""
+    stack = cu128().pin("nvidia-cudnn-cu12", "9.10.2.21", "9.10.2.21").without(CUDNN)
+    stack = stack.wheel(
+        "/old/lib/python3.10/site-packages/nvidia/cudnn/lib/libcudnn.so.9",
+        "libcudnn", "nvidia-cudnn-cu12", "9.1.0.70", pin="9.10.2.21", pinned_by="torch 2.9.1",
+    )  # fmt: skip
+    assert drifted_pins(stack.software, stack.libraries) == []
+    (found,) = shadows(stack.software, stack.libraries)
+    assert (found.library.version, found.wheel) == ("9.1.0.70", "nvidia-cudnn-cu12 9.10.2.21")
+    # An upgrade that stopped half way left two versions in one folder: no shadow.
+    half = cu128().pin("nvidia-cudnn-cu12", "9.10.2.21", "9.10.2.21").without(CUDNN)
+    half = half.wheel(CUDNN, "libcudnn", "nvidia-cudnn-cu12", "9.1.0.70", pin="9.10.2.21")
+    assert shadows(half.software, half.libraries) == []
+    assert [pin.installed for pin in drifted_pins(half.software, half.libraries)] == ["9.1.0.70"]
+
+
 def test_a_torch_from_elsewhere_is_a_shadow() -> None:
     stack = cu128().without(f"{TORCH}/libtorch_cpu").system("/opt/libtorch/lib/libtorch_cpu.so", "libtorch_cpu")
     (found,) = shadows(stack.software, stack.libraries)
