@@ -28,6 +28,10 @@ _PLAIN_PACKAGES = (
 _PLAIN_FOLDERS = re.compile(rf"/({'|'.join(_PLAIN_PACKAGES)}|PIL|sklearn|google|yaml|torch)/")
 
 
+# onnxruntime's providers, TensorRT, what Triton compiles at run time, people's own libraries.
+_BY_NAME = re.compile(r"cuda[^/]*\.so|/lib(nvinfer|onnxruntime_providers_tensorrt)[^/]*\.so|/\.triton/|/libtriton\.so")
+
+
 def is_cuda_library(path: str) -> bool:
     """A library of CUDA or one that calls it, by its name."""
     return _CUDA_KIND.fullmatch(kind_of(path.removesuffix(" (deleted)")) or "") is not None
@@ -35,7 +39,7 @@ def is_cuda_library(path: str) -> bool:
 
 def may_call_driver(crash: Crash, path: str) -> bool:
     """A library of CUDA, or an extension that is not known to have nothing to do with it."""
-    if is_cuda_library(path):
+    if is_cuda_library(path) or _BY_NAME.search(path):
         return True
     if kind_of(path.removesuffix(" (deleted)")) != "extension" or _PLAIN_FOLDERS.search(path):
         return False

@@ -1,7 +1,8 @@
 """What changed since the last good run, held against a finding.
 
 A change is no evidence of a fault by itself: runs differ in many things. It strengthens a finding that is possible
-already, and only one that nothing speaks against: its cause says which changes fit it (`CHANGES`).
+already, and only one that nothing speaks against and that lacks nothing: where the stack is not known a change does not
+tell where the process died. Its cause says which changes fit it (`CHANGES`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from ftforensics.model.ledger import Change, Changes
 
 
 def strengthened(cause: Cause, finding: Finding, changes: Changes | None) -> Finding:
-    """The finding with the changes that fit it cited, and likely instead of possible where nothing speaks against it.
+    """The finding with the changes that fit it cited; likely instead of possible where nothing speaks against it and
+    nothing is missing.
 
     Only changes since a run of the same job that ended well count: of another program one cannot say that it would
     have met the fault."""
@@ -26,7 +28,7 @@ def strengthened(cause: Cause, finding: Finding, changes: Changes | None) -> Fin
     fitting = list(_fitting(cause, changes))
     if not fitting:
         return finding
-    lifted = finding.confidence is Confidence.POSSIBLE and not finding.against
+    lifted = finding.confidence is Confidence.POSSIBLE and not finding.against and not finding.unknown
     return msgspec.structs.replace(
         finding,
         confidence=Confidence.LIKELY if lifted else finding.confidence,

@@ -27,6 +27,22 @@ def two_cudnns() -> SoftwareBuilder:
     return cu128().system(f"{SYSTEM}/libcudnn_cnn.so.9.1.0", "libcudnn_cnn", "9.1.0", searched=SYSTEM)
 
 
+def two_nccls() -> SoftwareBuilder:
+    return cu128().system("/usr/lib/x86_64-linux-gnu/libnccl.so.2.19.3", "libnccl", "2.19.3")
+
+
+def test_fires_for_nccl_where_the_stack_leads_there() -> None:
+    for function, library in ((None, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.19.3"), ("initNCCLComm", TORCH_CUDA)):
+        (finding,) = ask_record(ID, two_nccls().frame(function, library))
+        assert finding.confidence is Confidence.LIKELY
+
+
+def test_what_calls_cuda_under_another_name_is_no_place_without_cuda() -> None:
+    for path in ("onnxruntime/capi/libonnxruntime_providers_cuda.so", "x/libmyops_cuda.so", "triton/_C/libtriton.so"):
+        (finding,) = ask_record(ID, two_cudnns().frame("f", f"{SITE}/{path}"))
+        assert finding.confidence is Confidence.LIKELY
+
+
 def test_fires_with_both_places_and_versions() -> None:
     stack = two_cudnns().environment("LD_LIBRARY_PATH", SYSTEM).frame(None, f"{SYSTEM}/libcudnn_cnn.so.9.1.0")
     (finding,) = ask_record(ID, stack.frame("cudnnConvolutionForward", CUDNN).frame("at::native::conv", TORCH_CUDA))
@@ -51,7 +67,6 @@ def test_fires_wherever_the_stack_ends_and_says_what_speaks_against() -> None:
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/usr/lib/x86_64-linux-gnu/libnccl.so.2.19.3", "libnccl"),
         (f"{SYSTEM}/libnvJitLink.so.12.1.105", "libnvJitLink"),
         (f"{SYSTEM}/libcudart.so.12.1.105", "libcudart"),
     ],
@@ -119,6 +134,11 @@ def test_near_miss_of_an_end_stays_quiet(death: DeathBuilder) -> None:
         # It said itself what went wrong, and elsewhere.
         two_cudnns().died("SIGABRT", Mechanism.ABORT_CXX_EXCEPTION, None).frame("watchdog", TORCH_CUDA),
         two_cudnns().died(mechanism=Mechanism.STACK_OVERFLOW).frame("f", TORCH_CUDA),
+        # It died where no CUDA is at work.
+        two_cudnns().frame("PyArray_Return", f"{SITE}/numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so"),
+        two_cudnns().frame("at::native::(anonymous namespace)::index_kernel", f"{SITE}/torch/lib/libtorch_cpu.so"),
+        # Two NCCLs, and nothing leads there.
+        two_nccls().frame("cuLaunchKernel", "/usr/lib/libcuda.so.1"),
     ],
 )
 def test_missing_evidence_weakens(stack: SoftwareBuilder) -> None:

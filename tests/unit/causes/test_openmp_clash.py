@@ -59,6 +59,9 @@ def test_near_miss_of_an_end_stays_quiet() -> None:
 def test_missing_evidence_weakens() -> None:
     (elsewhere,) = ask_record(ID, related().frame("f", TORCH_CUDA))
     assert elsewhere.confidence is Confidence.POSSIBLE and elsewhere.against
+    # The runtime had called what died.
+    (below,) = ask_record(ID, related().frame("at::native::index_kernel", TORCH_CUDA).frame("__kmp_fork_call", LLVM))
+    assert below.confidence is Confidence.POSSIBLE and "had called" in below.against[-1].text
     (unseen,) = ask_record(ID, related())
     assert unseen.confidence is Confidence.POSSIBLE and unseen.unknown
     # GNU's beside another one is possible at most, also with a frame in it.

@@ -11,8 +11,8 @@ below that floor, does not work at all: CUDA's runtime refuses to start and says
 torch or CUDA said it (error 35, "The NVIDIA driver on your system is too old (found version 12010)"), or the driver's
 branch and the CUDA that torch was built for show it. The text makes it likely, where the process ended by an exception
 or gave up; torch's warning only where the exception that ended the process is about the GPU too, because most programs
-go on without one. The refusal is an error and no memory fault: a segmentation fault is explained by it only when it happened
-inside CUDA's libraries, and otherwise it is possible at most. "found version 0" is no old driver but none
+go on without one. The refusal is an error and no memory fault: a segmentation fault is explained by it only when it
+happened inside CUDA's libraries, and otherwise it is possible at most. "found version 0" is no old driver but none
 (`driver-library-missing`). A forward-compatibility package that raises the driver's level rules this out.
 
 A driver that is older only within the major version is `driver-minor-window`.

@@ -60,7 +60,6 @@ from ftforensics.parsers.library_name import kind_of
 KIND = Kind.CIRCUMSTANCE
 ORDER = 28
 REFINES = ("uncaught-cxx-exception",)
-CHANGES = ("package:torch",)
 _is_initialisation = stands_for("fork-after-cuda")  # cudaErrorInitializationError
 _REMEDIES = (
     Remedy(

@@ -10,10 +10,12 @@ each other by name, and a search path can give the first from here and the next 
 ## How it is told apart
 
 The mapped files show two folders (or two versions in one folder). After a bad memory access that is likely the cause,
-wherever the stack ends, because such a call may go wrong far from the library; that no frame lies in any of the two is
-said as speaking against it. After an abort or another end that explains itself it is only possible, unless the stack
-leads into one of them. It is possible, too, where both are of one version, or of two major versions (a CUDA 11 runtime
-beside that of CUDA 12), whose names are kept apart.
+also where the stack ends far from the library, because such a call may go wrong anywhere in CUDA's code and its
+callers'; that no frame lies in any of the two is said as speaking against it. It is possible where the stack shows that
+the process died in code that has nothing to do with CUDA, and of NCCL where it does not lead to NCCL. After an abort or
+another end that explains itself it is only possible, unless the stack leads into one of them. It is possible, too,
+where both are of one version, or of two major versions (a CUDA 11 runtime beside that of CUDA 12), whose names are kept
+apart.
 
 A wheel's private copy under a name of its own (`libcudnn-74a4c495.so.9`) does not meet the others; it is possible only
 when the stack leads into one of the copies. The CUDA version that NCCL was built with is no sign: torch's wheels for
@@ -45,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.cuda_stack import elsewhere
 from ftforensics.causes.library_evidence import (
     ended_by_exception,
     find_frame,
@@ -64,7 +67,16 @@ from ftforensics.causes.library_evidence import (
     variable,
     where,
 )
-from ftforensics.causes.library_set import Mix, folder, major, mixes, pin_of_set, same_version, set_name
+from ftforensics.causes.library_set import (
+    Mix,
+    folder,
+    is_cuda_or_torch,
+    major,
+    mixes,
+    pin_of_set,
+    same_version,
+    set_name,
+)
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -78,6 +90,7 @@ KIND = Kind.CIRCUMSTANCE
 ORDER = 20
 REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("package:torch", "package:nvidia-*", "variable:LD_LIBRARY_PATH", "variable:LD_PRELOAD", "image")
+_NEED_FRAME = ("NCCL",)  # two of them were never shown to be the fault where the stack does not lead there
 _CUDNN_TEXTS = ("cudnn-versions", "cudnn-parts")
 _SYMBOLS = {"__nvJitLink": "nvJitLink", "nvJitLink": "nvJitLink", "cudnn": "cuDNN", "cublas": "cuBLAS", "nccl": "NCCL"}
 
@@ -97,8 +110,11 @@ def _finding(crash: Crash, mix: Mix) -> Finding | None:
     majors = {major(one) for one in mix.libraries}
     versions = [one.version for one in mix.libraries]
     same = all(same_version(versions[0], version) for version in versions[1:])
-    sure = not mix.private and len(majors) == 1 and not same and (frame is not None or is_bad_pointer(crash))
+    away = elsewhere(crash) if frame is None else None
+    shown = frame is not None or (is_bad_pointer(crash) and away is None and mix.what not in _NEED_FRAME)
+    sure = not mix.private and len(majors) == 1 and not same and shown
     against = [] if frame is not None else not_in_the_stack(crash, f"any of these {mix.what} libraries")
+    against += [away] if away is not None else []
     if same:
         against.append(Cite("libraries", mix.libraries[0].path, f"both are {mix.what} {versions[0]}"))
     if len(majors) > 1 and not mix.private:
@@ -129,6 +145,8 @@ def _finding(crash: Crash, mix: Mix) -> Finding | None:
 
 def _is_of(mix: Mix, frame: Frame) -> bool:
     path = frame.library or ""
+    if mix.what == "NCCL" and is_cuda_or_torch(path) and "nccl" in (frame.function or "").lower():
+        return True  # torch calls it, and names the functions that do so after it
     return set_name(path) == mix.what and any(path.rpartition("/")[0] == folder(one) for one in mix.libraries)
 
 

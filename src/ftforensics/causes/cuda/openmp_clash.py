@@ -8,7 +8,7 @@ a thread pool that does not know the caller. The process then crashes or hangs i
 
 ## How it is told apart
 
-libomp and libiomp5 are both mapped. That is likely the cause when the stack leads into one of them, or when the runtime
+libomp and libiomp5 are both mapped. That is likely the cause when the process died in one of them, or when the runtime
 itself says that another one is already there; else it is possible. libgomp beside another runtime, or twice (as
 scikit-learn and torch bring it), is common and goes well as a rule: it is possible at most, and only when the stack
 leads into one of them.
@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.blame import blame, frame_name
 from ftforensics.causes.ending import SIGABRT, signal_of
 from ftforensics.causes.library_evidence import (
     find_frame,
@@ -82,12 +83,17 @@ def check(crash: Crash) -> Iterator[Finding]:
     if frame is None and not related:
         return
     names = " and ".join(f"{_RUNTIME[one.kind]} ({one.kind}, {short_place(folder(one))})" for one in mix.libraries)
+    inside = blame(crash).frame
+    # Kernels run in the runtime's threads, so that it stands below whatever they do wrong.
+    near = inside is not None and (inside.library in paths or _is_openmps(inside))
     against = [] if frame is not None else not_in_the_stack(crash, "an OpenMP runtime")
+    if frame is not None and not near and inside is not None:
+        against.append(Cite("crash", "native.frames", f"it died in {frame_name(inside)}, which the runtime had called"))
     if not related:
         against.append(Cite("libraries", "OpenMP", "such a pair is common and goes well as a rule"))
     yield Finding(
         cause="openmp-clash",
-        confidence=likely_if(related and frame is not None),
+        confidence=likely_if(related and frame is not None and near),
         summary=f"{signal_name_of(crash)} with two OpenMP runtimes in the process: {names}.",
         supports=[
             *([frame] if frame is not None else []),
