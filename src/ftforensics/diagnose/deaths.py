@@ -229,6 +229,8 @@ def _add_run(drafts: list[_Draft], run: RunEvidence) -> None:
         initial = started.pid_namespace == INITIAL_PID_NAMESPACE
     group = memory_path(started.cgroup) if started else None
     for died in run.died:
+        if _is_ours(died):
+            continue
         draft = _of_died(drafts, died, boot)
         bad = died.signal is not None or died.code not in (None, 0)
         if draft is None:
@@ -253,6 +255,14 @@ def _add_run(drafts: list[_Draft], run: RunEvidence) -> None:
         if draft.ring is not None and draft.boot_id == boot and not draft.watched:
             draft.run_group = draft.run_group or group
             draft.traced = draft.traced or _was_traced(run, draft.ring.last)
+
+
+def _is_ours(died: Died) -> bool:
+    """One of the processes that this tool starts beside a job (capture.reporter.command): the supervisor inherits what
+    has no parent, and a slow one ends by its own alarm."""
+    if died.direct or len(died.argv) < 4 or died.argv[1] != "-I":
+        return False
+    return died.argv[2:4] == ["-m", "ftforensics"] or "from ftforensics.cli import main" in died.argv[3]
 
 
 def _was_traced(run: RunEvidence, at: float | None) -> bool:

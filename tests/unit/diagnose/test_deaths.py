@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import msgspec
 import pytest
 
+from ftforensics.capture.reporter import command
 from ftforensics.diagnose import diagnose
 from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.diagnose.roles import is_consequence
@@ -407,3 +409,14 @@ def test_as_many_records_as_ranks_that_are_alike(records: int, confidence: str) 
         kernel_logs=[KernelLog("file", "kernel.log", boot_id=BOOT, events=list(events))],
     )
     assert diagnose(case).verdict.confidence == confidence
+
+
+def test_what_this_tool_starts_beside_a_job_is_no_death_of_the_job() -> None:
+    # Seen on a machine under load: the inventory outlived its time, and its SIGALRM was told as the job's end.
+    job = died(10, 102.0, status=256, signal=None, code=1, direct=True)
+    here = [os.fsdecode(part) for part in command("inventory")]
+    for argv in (here, ["/usr/bin/python3", "-I", "-m", "ftforensics", "inventory"]):
+        ours = died(11, 101.0, status=14, signal=14, argv=[*argv, "10"])
+        assert [death.pid for death in build_deaths(Case(runs=[run(ours, job)]), [])] == [10]
+        # Who runs it himself is told of its end.
+        assert build_deaths(Case(runs=[run(msgspec.structs.replace(ours, direct=True))]), [])[0].pid == 11
