@@ -43,6 +43,8 @@ def differences(before: Fingerprint, after: Fingerprint) -> list[Change]:
     knows its packages alone."""
     found = [*_packages(before, after), *_python(before, after)]
     if before.kernel is not None and after.kernel is not None:
+        if found and before.prefix and after.prefix:
+            found += _plain("python", "environment", before.prefix, after.prefix)
         found += _machine(before, after)
         found += _settings("variable", before.variables, after.variables)
         if before.argv and after.argv:

@@ -41,6 +41,12 @@ def _packages(before: Fingerprint, after: Fingerprint, changes: Sequence[Change]
     names = [change.name for change in changes if change.kind == "package"]
     new = [name for name in names if name not in wanted and name in there]
     gone = [(name, wanted[name]) for name in names if name in wanted and wanted[name] != there.get(name)]
+    if names and _other_environment(before, after):
+        yield _comment(
+            f"packages: the good run used {before.prefix}, this is {after.prefix}: run with the former again,"
+        )
+        yield _comment(f"or make this one like it: ftforensics env diff last-good {_quoted(after)} --rollback")
+        return
     pip = _Pip(after)
     if any(change.kind == "package" for change in changes) and (before.prefix or after.prefix):
         yield _comment(f"packages of {after.prefix or before.prefix}")
@@ -59,6 +65,18 @@ def _packages(before: Fingerprint, after: Fingerprint, changes: Sequence[Change]
         local = version.partition("+")[2]
         if local and not (name in _OF_TORCH and _VARIANT.fullmatch(local)) and name not in unsafe:
             yield _comment(f"{name} {version}: built elsewhere than for an index; its own source has to give it")
+
+
+def _other_environment(before: Fingerprint, after: Fingerprint) -> bool:
+    """Two moments of a machine, in two environments: nobody has asked for the one to be made like the other. Who names
+    a folder has."""
+    if before.kernel is None or after.kernel is None or before.prefix is None or after.prefix is None:
+        return False
+    return before.prefix != after.prefix
+
+
+def _quoted(environment: Fingerprint) -> str:
+    return shlex.quote(environment.prefix or "")
 
 
 def _by_index(packages: Iterable[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:

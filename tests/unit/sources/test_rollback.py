@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+import msgspec
+
 from ftforensics.model.ledger import Fingerprint, Setting
 from ftforensics.model.software import Package
 from ftforensics.sources.differences import differences
@@ -55,6 +57,17 @@ def test_variables_are_set_and_unset_and_the_rest_is_told() -> None:
         "export NCCL_DEBUG='a b'\"'\"'c'",
     ]
     assert shlex.split(lines[2]) == ["export", "NCCL_DEBUG=a b'c"]
+
+
+def test_another_environment_is_not_made_like_the_good_one_unasked() -> None:
+    """The good run used a venv that is not active: its packages are not to be put into the one that is."""
+    good, now = environment("pip==24", "six==1.16.0"), environment("pip==24", "pytest==8")
+    now = msgspec.structs.replace(now, prefix="/my tools")
+    lines = back(good, now)
+    assert all(line.startswith("# ") for line in lines) and "used /v" in lines[0]
+    assert "env diff last-good '/my tools' --rollback" in lines[1]
+    folder = msgspec.structs.replace(now, kernel=None)  # named by its folder: asked for
+    assert any("six==1.16.0" in line for line in back(good, folder))
 
 
 def test_a_build_of_ones_own_and_a_redacted_value_are_no_commands() -> None:
