@@ -87,6 +87,14 @@ def _usage(options: argparse.Namespace) -> None:
         for name in ("driver", "gpu", "python"):
             if getattr(options, name) is not None:
                 raise BadUsage(f"--{name} goes with --for or --install", hint='--for "torch==2.9.1+cu128"')
+    else:
+        for name in ("prefix", "data_path", "checkpoints", "verify", "distributed", "backend", "start_method"):
+            if getattr(options, name):
+                option = f"--{name.replace('_', '-')}"
+                raise BadUsage(f"{option} is about this machine, --for and --install are not", hint="ask one at a time")
+    for name in ("backend", "start_method"):
+        if getattr(options, name) and not options.distributed:
+            raise BadUsage(f"--{name.replace('_', '-')} goes with --distributed", hint="give both")
     for path in (*options.data_path, *options.checkpoints, options.prefix or "."):
         if not path or "\0" in path:
             raise BadUsage(f"{path!r} is no path")
