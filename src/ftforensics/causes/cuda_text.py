@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ftforensics.causes.cuda_stack import cuda_frame, elsewhere, gave_up
-from ftforensics.causes.ending import FAULTS, SIGABRT, line_cite, signal_of
+from ftforensics.causes.ending import FAULTS, SIGABRT, is_about_gpu, line_cite, signal_of
 from ftforensics.facts.cuda_errors import cuda_error
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -18,7 +18,7 @@ from ftforensics.model.launcher import NativeText, StackText, TextLine
 from ftforensics.parsers.launcher_stack import in_native
 
 Wanted = Callable[[StackText], bool]
-_WENT_ON = "only a warning: it went on"
+_WENT_ON = "it went on after that"
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -76,16 +76,16 @@ def _weigh(death: Death, texts: list[StackText], faults: bool) -> Said:
 
 
 def _of_an_error(death: Death, texts: list[StackText], supports: list[Cite]) -> Said:
-    """It ended with a status of its own, or gave up. After a warning most programs go on, on the CPU: it is the reason
-    where the exception that ended it is about the GPU too."""
-    if any(one.form != "warning" for one in texts):
-        return Said(texts, Confidence.LIKELY, supports)
+    """It ended with a status of its own, or gave up. After a warning most programs go on, on the CPU, and after what a
+    library printed some do: that is the reason where the exception that ended it is about the GPU too."""
+    printed = any(one.form not in ("exception", "what", "warning") for one in texts)
     last = death.exceptions[-1] if death.exceptions and signal_of(death) is None else None
+    if any(one.form in ("exception", "what") for one in texts) or (printed and last is None):
+        return Said(texts, Confidence.LIKELY, supports)
     if last is None:
         return Said(texts, Confidence.POSSIBLE, supports, [about_ending(death, _WENT_ON)])
-    message = last.message.lower()
     caught = any(one.line.number == last.line.number for one in texts)
-    if ("cuda" in message or "gpu" in message) and not caught:
+    if is_about_gpu(last) and not caught:
         return Said(texts, Confidence.LIKELY, supports)
     text = _WENT_ON if caught else f"{_WENT_ON}, and ended after {last.type}: {last.message}"[:200]
     return Said(texts, Confidence.POSSIBLE, supports, [Cite("launcher", line_cite(last.line).locator, text)])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, NoticeMatch, SentMatch, SignalMatch, Tie
 from ftforensics.model.diagnosis import Confidence
-from ftforensics.model.launcher import NativeText, TextLine
+from ftforensics.model.launcher import ExceptionSeen, NativeText, TextLine
 from ftforensics.model.moment import Moment
 from ftforensics.model.signals import signal_name
 
@@ -154,6 +154,15 @@ def abort_texts(death: Death, kind: str) -> list[NativeText]:
     if death.alive or death.crash is not None or signal_of(death) != SIGABRT:
         return []
     return [one for one in death.texts if one.kind == kind]
+
+
+_GPU_WORDS = ("cuda", "cudnn", "gpu", "nccl", "nvml", "nvidia")
+
+
+def is_about_gpu(raised: ExceptionSeen) -> bool:
+    """Do its words say that the GPU or its software was the trouble?"""
+    said = f"{raised.type} {raised.message}".lower()
+    return any(word in said for word in _GPU_WORDS)
 
 
 def line_cite(line: TextLine) -> Cite:

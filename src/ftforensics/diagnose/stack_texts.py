@@ -12,7 +12,7 @@ import msgspec
 
 from ftforensics.causes.ending import SIGABRT, SIGKILL, signal_of
 from ftforensics.model.death import Death
-from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, SignalledBy, StackText
+from ftforensics.model.launcher import ExceptionSeen, LauncherLog, StackText
 
 MOST = 20  # of one death; the first ones say what began it
 # An uncaught Python exception ends a process by a status. A signal of the hardware or SIGKILL came from elsewhere, so
@@ -66,12 +66,11 @@ def _was_caught(text: StackText, raised: Sequence[ExceptionSeen], several: bool)
 
 
 def _goes_on(text: StackText, log: LauncherLog) -> bool:
-    """Does the log go on for long behind it, with nobody's end in between?"""
-    if text.form != "exception":
+    """Does the log go on for long behind it, with no failure and nobody's end in between?"""
+    if text.form not in ("exception", "line"):
         return False
-    ends = (one.line.number for one in log.events if isinstance(one, ProcessDied | SignalledBy))
-    until = min((number for number in ends if number > text.line.number), default=log.lines)
-    return until - text.line.number > _STILL_TO_COME
+    later = (one.line.number for one in log.events if one.line.number > text.line.number)
+    return min(later, default=log.lines) - text.line.number > _STILL_TO_COME
 
 
 def _of_status(text: StackText, death: Death) -> StackText:

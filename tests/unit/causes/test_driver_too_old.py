@@ -126,10 +126,11 @@ def test_a_compatibility_package_refutes_it() -> None:
         too_old(ended(code=1), "warning"),  # of what it ended nobody says
         too_old(ended(6), "warning").exception("RuntimeError", "No CUDA GPUs are available"),  # caught, then an abort
         too_old(ended(code=1), "warning").exception("FileNotFoundError", "data.bin"),
+        printed(ended(code=1), error(35, form="line")).exception("OSError", "No space left on device"),
         recorded(too_old(ended(11)), null_write(cu130(), "/usr/lib/libx.so")),
         recorded(too_old(ended(code=1)), on_driver()),  # the torch that is there is not refused
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_missing_evidence_weakens(asked: SoftwareBuilder | DeathBuilder) -> None:
     (finding,) = about(ID, asked)

@@ -155,6 +155,13 @@ def test_missing_evidence_weakens_to_gaps() -> None:
     caught = stack_text("undefined-symbol", library="libcusparse.so.12", symbol="__nvJitLinkAddData_12_1")
     (finding,) = ask_text(ID, caught, death=ended(code=1).exception("ValueError", "later"))
     assert finding.confidence is Confidence.POSSIBLE
+    part = stack_text("cudnn-parts", library="libcudnn_cnn.so.9", form="line", number=5)
+    for later, word in (
+        ("later", Confidence.POSSIBLE),
+        ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", Confidence.LIKELY),
+    ):
+        (finding,) = ask_text(ID, part, death=ended(code=1).exception("ValueError", later))
+        assert finding.confidence is word
     raised = stack_text("cudnn-versions", wanted="9.10.2", found="9.1.0", form="exception", number=5)
     (finding,) = ask_text(ID, raised, death=ended(code=1).exception("ValueError", "later"))
     assert finding.confidence is Confidence.POSSIBLE

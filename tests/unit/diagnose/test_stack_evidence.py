@@ -145,6 +145,17 @@ def test_a_status_that_no_exception_leaves_or_a_thousand_lines_tell_that_it_was_
     assert [one.form for one in found[10].stack_texts] == [form]
 
 
+def test_a_thousand_lines_behind_what_a_library_printed_tell_that_the_job_went_on() -> None:
+    printed = text(1, form="line", code=36)
+    for lines, form in ((900, "line"), (1100, "warning")):
+        found = deaths(printed, ProcessDied(line(2 + lines), "torchrun", pid=10, rank=0, signal=11))
+        assert [one.form for one in found[10].stack_texts] == [form]
+    # Many ranks print long tracebacks behind each other.
+    others = [ExceptionSeen(line(500 * number), "RuntimeError", "x", rank=number) for number in range(1, 5)]
+    found = deaths(text(1, code=209, rank=0), *others, ProcessDied(line(2100), "torchrun", pid=10, rank=0, code=1))
+    assert [one.form for one in found[10].stack_texts] == ["exception"]
+
+
 def test_an_exception_without_a_name_is_of_the_only_one_that_ended_with_a_status() -> None:
     raised = ExceptionSeen(line(3), "ValueError", "no")
     launchers = ExceptionSeen(line(30), "CalledProcessError", "train.py")
