@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from ftforensics.capture import environment, spawn
+from ftforensics.capture import autostart, environment, spawn
 from ftforensics.capture.folder import run_id
 from ftforensics.capture.identity import json_text
 
@@ -27,8 +27,6 @@ SWITCH = "FTFORENSICS_LEDGER"
 # For the processes that we start beside the job: the run's id; the run folder, for the one that shall write `begun`.
 RUN = "FTFORENSICS_LEDGER_RUN"
 FOLDER = "FTFORENSICS_LEDGER_FOLDER"
-# Set by `run` for the whole job (capture/autostart.py), which then keeps the ledger itself.
-_UNDER_RUN = "FTFORENSICS_RUN"
 # Seconds that a job has to last to be written down: then the extension starts the inventory (csrc/ftf_inventory.c).
 LEAST = 2.0
 
@@ -55,15 +53,16 @@ def place(environ: Mapping[str, str]) -> str | None:
 
 
 def keeps(environ: Mapping[str, str]) -> str | None:
-    """The ledger that this process writes its run into; None when another one does: one line a run and machine."""
-    if environment.local_rank(environ) not in (None, 0):
+    """The ledger that this process writes its run into; None when another one does, `run` above it or the local rank 0:
+    one line a run and machine."""
+    if environ.get(autostart.ASKED) or environment.local_rank(environ) not in (None, 0):
         return None
     return place(environ)
 
 
 def configure(native: ModuleType, environ: Mapping[str, str], helper: str) -> None:
     """Have the extension write how this process ends, once its inventory process has written that it began."""
-    path = None if helper == "none" or spawn.worker_of or environ.get(_UNDER_RUN) else keeps(environ)
+    path = None if helper == "none" or spawn.worker_of else keeps(environ)
     line = _opening("ended", run_id(environ), os.getpid()) if path else ""
     extension: Any = native
     extension.configure_ledger(os.fsencode(path) if path else b"", line.encode())
@@ -71,7 +70,7 @@ def configure(native: ModuleType, environ: Mapping[str, str], helper: str) -> No
 
 def variables_for_children(environ: Mapping[str, str], run_folder: str) -> list[bytes]:
     """`NAME=value` for the reporter and the inventory: where the ledger is, and what this run is called in it."""
-    path = None if environ.get(_UNDER_RUN) else place(environ)
+    path = None if environ.get(autostart.ASKED) else place(environ)
     if path is None:
         return [os.fsencode(f"{SWITCH}=0")]
     found = [f"{SWITCH}={path}", f"{RUN}={run_id(environ)}"]

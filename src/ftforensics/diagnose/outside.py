@@ -18,7 +18,6 @@ SI_KERNEL = 128
 RECENT = 600.0  # seconds before the end in which a signal may have to do with it: the longest grace periods
 GRACE = 180.0  # seconds from a scheduler's decision to the end that a launcher reports, with two clocks' slack
 _CONTAINED = ("kubernetes", "docker")
-_BY_GROUP = ("systemd-oomd", "kubernetes", "docker", "systemd")
 
 
 def match_signals(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence]) -> list[SignalMatch]:

@@ -28,6 +28,7 @@ from ftforensics.sources.fingerprint import (
 from ftforensics.sources.identity_here import BOOT_ID
 from ftforensics.sources.places import answers
 from ftforensics.sources.processes import is_alive
+from ftforensics.sources.software import package_folders
 from ftforensics.wire.ledger import compacted, encode_line, read_runs
 
 COMPACT_AT = 8 << 20  # bytes
@@ -225,8 +226,7 @@ def _during(run: LedgerRun, started: float) -> bool:
 def _installed_since(host: Host, fingerprint: Fingerprint, moment: float) -> bool:
     """Whether packages came or went after `moment`: then what is there now says nothing about a run before it. pip
     makes and removes folders there, which sets the folder's own time."""
-    folders = [f"{fingerprint.prefix}/lib/{name}/site-packages" for name in _names(host, f"{fingerprint.prefix}/lib")]
-    for folder in folders:
+    for folder in package_folders(fingerprint.prefix, lambda path: _names(host, path)) if fingerprint.prefix else ():
         try:
             if host.stat(folder).st_mtime > moment:
                 return True

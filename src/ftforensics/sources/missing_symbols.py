@@ -88,16 +88,6 @@ def complete_software(
     return msgspec.structs.replace(software, missing=missing_symbols(host, [*extensions, *also], loaded))
 
 
-def exported_by(host: Host, name: str, libraries: Iterable[Library]) -> str | None:
-    """The path of the library of torch's that exports one mangled name, such as an ImportError tells; None when none
-    does, or none can be asked."""
-    with ExitStack() as stack:
-        for file in _torch(host, list(libraries), stack):
-            if _defines(file.exports(), name):
-                return file.path
-    return None
-
-
 def _torch(host: Host, libraries: list[Library], stack: ExitStack) -> list[_Open]:
     """torch's own libraries; none at all when one of them cannot be compared, or not even the CPU's part is there (a
     crash in the middle of `import torch`)."""

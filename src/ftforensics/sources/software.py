@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -113,12 +113,9 @@ class _Reader:
             if folder := self._packages_folder(library.path):
                 found.setdefault(self._real(folder), folder)
         if not found and prefix:
-            for lib in ("lib", "lib64", "local/lib"):
-                for name in self.names(f"{prefix}/{lib}"):
-                    for kind in ("site-packages", "dist-packages"):
-                        if name.startswith("python3") and self.names(f"{prefix}/{lib}/{name}/{kind}"):
-                            folder = f"{prefix}/{lib}/{name}/{kind}"
-                            found.setdefault(self._real(folder), folder)
+            for folder in package_folders(prefix, self.names):
+                if self.names(folder):
+                    found.setdefault(self._real(folder), folder)
         return list(found.values())
 
     def _real(self, folder: str) -> str:
@@ -252,6 +249,15 @@ def _cuda_of(pins: Iterable[Pin]) -> str | None:
 def _below(prefix: str, folders: Iterable[str]) -> bool:
     """Did the process take any of its packages from the environment that it was started in?"""
     return any(folder.startswith(f"{prefix.rstrip('/')}/") for folder in folders)
+
+
+def package_folders(prefix: str, names: Callable[[str], list[str]]) -> Iterator[str]:
+    """Where packages may lie in a Python environment; Debian's own Python has two such folders. names: of a folder."""
+    for lib in ("lib", "lib64", "local/lib"):
+        for name in names(f"{prefix}/{lib}"):
+            if name.startswith("python3"):
+                yield f"{prefix}/{lib}/{name}/site-packages"
+                yield f"{prefix}/{lib}/{name}/dist-packages"
 
 
 def _prefix(folders: Iterable[str]) -> str | None:

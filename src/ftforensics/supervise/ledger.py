@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEADLINE = 0.5  # seconds that the end of the command may be late for the ledger's sake
-_UNDER_RUN = "FTFORENSICS_RUN"
 
 
 class Entry(NamedTuple):
@@ -31,7 +30,7 @@ class Entry(NamedTuple):
 
 def entry(environ: Mapping[str, str], folder: str | None) -> Entry | None:
     """None: it is switched off, has no place, or another process writes about this run."""
-    path = None if environ.get(_UNDER_RUN) else ledger.keeps(environ)
+    path = ledger.keeps(environ)
     return Entry(path, run_id(environ), folder or "") if path else None
 
 

@@ -17,7 +17,7 @@ from ftforensics.model.crash import Library
 from ftforensics.model.software import Software
 from ftforensics.parsers.library_name import kind_of
 from ftforensics.sources.libraries import Mapped, loaded_libraries
-from ftforensics.sources.missing_symbols import complete_software, exported_by, missing_symbols
+from ftforensics.sources.missing_symbols import complete_software, missing_symbols
 from wheels import Unpacked
 
 pytestmark = needs_cxx
@@ -182,14 +182,6 @@ def test_extensions_that_could_not_be_loaded_and_are_named_by_an_error(environme
     assert complete_software(environment.host, Software(), torch).missing == []
     (found,) = complete_software(environment.host, Software(), torch, [also]).missing
     assert found.path == also.path
-
-
-def test_one_name_of_an_error(environment: Environment) -> None:
-    libraries = environment.read(*environment.torch())
-    assert exported_by(environment.host, NEW_ERROR, libraries) == f"{SITE}/torch/lib/libc10.so"
-    assert exported_by(environment.host, "_ZN2at3addEl", libraries) == f"{SITE}/torch/lib/libtorch_cpu.so"
-    assert exported_by(environment.host, OLD_ERROR, libraries) is None
-    assert exported_by(environment.host, "", libraries) is None
 
 
 def test_damaged_extensions_are_passed_over(environment: Environment) -> None:
