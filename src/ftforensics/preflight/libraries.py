@@ -23,7 +23,7 @@ from ftforensics.model.crash import Driver, Library
 from ftforensics.model.diagnosis import Confidence, Remedy
 from ftforensics.model.preflight import Check, Status
 from ftforensics.model.software import MissingSymbols, Pin, Software, TorchBuild
-from ftforensics.preflight.versions import base, companion_command
+from ftforensics.preflight.versions import base, companion_command, torch_again
 from ftforensics.sources.would_load import NotFound, WouldLoad
 
 TOPIC = "libraries"
@@ -60,17 +60,17 @@ def library_checks(
     built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else "no CUDA"
     yield Check("torch", TOPIC, Status.OK, f"torch {torch.version} ({built}), Python {software.python or 'unknown'}")
     libraries = would.libraries
-    yield from _not_found(would)
+    yield from _not_found(torch, would)
     yield from _set(software, libraries)
     yield from _pins(software, libraries)
     yield from _companions(software, libraries)
     yield from _files(software, hashed)
-    yield from _symbols(software)
+    yield from _symbols(torch, software)
     yield from _openmp(libraries)
     yield from _known_bad(software, driver, machine)
 
 
-def _not_found(would: WouldLoad) -> Iterator[Check]:
+def _not_found(torch: TorchBuild, would: WouldLoad) -> Iterator[Check]:
     lost = [one for one in would.not_found if not one.optional]
     if not lost:
         return
@@ -82,7 +82,7 @@ def _not_found(would: WouldLoad) -> Iterator[Check]:
         "broken-install",
         Confidence.LIKELY,
         [Cite("loader", one.needed_by or "torch", _lost(one)) for one in lost[:_SHOWN]],
-        [Remedy("Install torch and its libraries again", "pip install --force-reinstall torch")],
+        [torch_again(torch)],
     )
 
 
@@ -258,29 +258,26 @@ def _files(software: Software, hashed: bool) -> Iterator[Check]:
     )
 
 
-def _symbols(software: Software) -> Iterator[Check]:
+def _symbols(torch: TorchBuild, software: Software) -> Iterator[Check]:
     for one in software.missing[:_SHOWN]:
-        yield _missing(one)
+        yield _missing(torch, one)
 
 
-def _missing(one: MissingSymbols) -> Check:
+def _missing(torch: TorchBuild, one: MissingSymbols) -> Check:
     what = f"{one.package} {one.version}" if one.package else one.path.rpartition("/")[2]
     abi = f" (built with the {one.abi} C++ strings)" if one.abi else ""
     return Check(
         "extensions",
         TOPIC,
         Status.FAIL,
-        f"{what} needs {one.count} names that this torch does not have{abi}",
+        f"{what} needs {one.count} name{'' if one.count == 1 else 's'} that this torch does not have{abi}",
         "abi-mismatch",
         Confidence.LIKELY,
         [Cite("symbols", one.path, name) for name in one.names[:_SHOWN]],
         [
             Remedy(
                 f"Install the build of {one.package or what} for this torch, or build it again",
-                f"pip install --force-reinstall --no-deps --no-binary {shlex.quote(one.package)} "
-                f"{shlex.quote(one.package)}"
-                if one.package
-                else None,
+                companion_command(torch, one.package) if one.package else None,
             )
         ],
     )

@@ -185,7 +185,8 @@ def _software(software: Software | None) -> Iterator[str]:
     for file in software.broken:
         yield f"{printable(file.path)} of {printable(file.package)}: {printable(file.how)}"
     for lack in software.missing:
-        yield f"{printable(lack.path)} needs {lack.count} names that torch does not export"
+        names = "1 name" if lack.count == 1 else f"{lack.count} names"
+        yield f"{printable(lack.path)} needs {names} that torch does not export"
 
 
 def _libraries(libraries: Sequence[Library]) -> Iterator[str]:

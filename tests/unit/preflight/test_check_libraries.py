@@ -7,7 +7,9 @@ import pytest
 
 from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.preflight import Check, Status
+from ftforensics.model.software import TorchBuild
 from ftforensics.preflight.libraries import library_checks
+from ftforensics.preflight.versions import torch_again
 from ftforensics.sources.would_load import NotFound, WouldLoad
 from synth.software import CUDNN, CUDNN_CNN, SITE, TORCH, SoftwareBuilder, crashed, cu128
 
@@ -76,6 +78,22 @@ def test_a_pin_that_is_missing_warns_and_what_is_not_found_fails() -> None:
     check = one(stack, "all-found", lost)
     assert (check.status, check.cause) == (Status.FAIL, "broken-install")
     assert "libnvshmem_host.so.3" in check.said and "libtorch_cuda.so" in check.said
+    command = check.remedies[0].command or ""
+    assert command.startswith("pip install --force-reinstall torch==2.9.1 "), "not the newest torch"
+
+
+@pytest.mark.parametrize(
+    ("torch", "command"),
+    [
+        (TorchBuild("2.13.0+cpu", origin="wheel"),
+         "pip install --force-reinstall torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"),
+        (TorchBuild("2.5.1", cuda="12.1", origin="conda"), "conda install --force-reinstall pytorch=2.5.1"),
+        (TorchBuild("2.9.0a0+git12", cuda="12.8", origin="other"), None),
+        (TorchBuild("2.9.1;reboot", origin="wheel"), None),
+    ],
+)  # fmt: skip
+def test_torch_again_is_the_same_torch(torch: TorchBuild, command: str | None) -> None:
+    assert torch_again(torch).command == command
 
 
 def test_libcuda_that_is_not_there_is_the_drivers_business() -> None:
@@ -116,7 +134,13 @@ def test_an_extension_of_another_abi_fails() -> None:
     stack = cu128().missing(path, "_ZN3c105ErrorC2ENS_14SourceLocationESs", package="flash-attn", version="2.5.8")
     check = one(stack, "extensions")
     assert (check.status, check.cause) == (Status.FAIL, "abi-mismatch")
-    assert "flash-attn 2.5.8" in check.said
+    assert "flash-attn 2.5.8" in check.said and "1 name that" in check.said
+    of_torchaudio = cu128().missing(
+        f"{SITE}/torchaudio/lib/_torchaudio.so", "_ZN1aE", package="torchaudio", version="2.8.0"
+    )
+    assert one(of_torchaudio, "extensions").remedies[0].command == (
+        "pip install --force-reinstall --no-deps torchaudio==2.9.1"
+    )
 
 
 def test_two_openmp_runtimes_warn() -> None:
