@@ -161,8 +161,11 @@ _GPU_WORDS = ("cuda", "cudnn", "gpu", "nccl", "nvml", "nvidia")
 
 def is_about_gpu(raised: ExceptionSeen) -> bool:
     """Do its words say that the GPU or its software was the trouble?"""
-    said = f"{raised.type} {raised.message}".lower()
-    return any(word in said for word in _GPU_WORDS)
+    return says_gpu(f"{raised.type} {raised.message}")
+
+
+def says_gpu(text: str) -> bool:
+    return any(word in text.lower() for word in _GPU_WORDS)
 
 
 def line_cite(line: TextLine) -> Cite:

@@ -22,9 +22,10 @@ ID = "gpu-xid"
         (xid(ended(6), 48, Tie.STRONG), "hardware failed"),
         (xid(ended(11), 31), "(Xid 31)"),
         (xid(ended(6), 31, before=None), "(Xid 31)"),
+        (xid(ended(code=1), 79, Tie.TEXT, before=None).exception("RuntimeError", "CUDA error: unknown"), "hardware"),
         (recorded(xid(ended(11), 31), in_nccl(on_driver())), "(Xid 31)"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_fires(death: DeathBuilder, said: str) -> None:
     (finding,) = about(ID, death)
@@ -85,6 +86,8 @@ def test_near_miss_stays_quiet(death: DeathBuilder) -> None:
         xid(ended(6), 31, Tie.WEAK),
         xid(ended(6), 31, Tie.STRONG, before=None),
         xid(ended(6), 31, Tie.STRONG, "another name"),
+        xid(ended(11), 31, Tie.TEXT, before=None),  # an old log may name a pid that was given out again
+        xid(ended(code=1), 31, Tie.TEXT, before=None).exception("ValueError", "no"),
         xid(ended(6), 31, facility=1),
         xid(ended(6), 45),
         xid(ended(6), 63),
@@ -98,7 +101,7 @@ def test_near_miss_stays_quiet(death: DeathBuilder) -> None:
         driver_note(ended(6), "fallen-off-bus"),
         recorded(xid(ended(11), 31), null_write(on_driver(), "/usr/lib/libx.so")),
     ],
-    ids=range(17),
+    ids=range(19),
 )
 def test_missing_evidence_weakens(death: DeathBuilder) -> None:
     (finding,) = about(ID, death)

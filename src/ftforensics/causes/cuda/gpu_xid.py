@@ -12,9 +12,9 @@ hardware or the driver failed: memory errors (48, 63, 64, 94, 95), a broken link
 The kernel's log names this process's pid, and the process ended within two minutes: likely. It is never proven: an Xid
 ends no process by itself. The program meets it as a CUDA error, and then ends by an exception or gives up. Possible are
 an event of long before; one of a GPU without a process's name, or with another's, when it is one of the hardware; one
-whose time cannot be compared; one before a segmentation fault in code that has nothing to do with CUDA; and one of a
-process that a signal from outside ended. An Xid 45 alone follows every end of a program that used the GPU: it is no
-reason.
+whose time cannot be compared, unless the process itself spoke of the GPU at its end; one before a segmentation fault in
+code that has nothing to do with CUDA; and one of a process that a signal from outside ended. An Xid 45 alone follows
+every end of a program that used the GPU: it is no reason.
 
 ## What to do
 
@@ -43,12 +43,22 @@ import msgspec
 
 from ftforensics.causes.cuda_stack import elsewhere
 from ftforensics.causes.cuda_text import about_ending
-from ftforensics.causes.ending import FAULTS, SIGABRT, is_unseen, rank_of, signal_of, strength, weaker
+from ftforensics.causes.ending import (
+    FAULTS,
+    SIGABRT,
+    is_about_gpu,
+    is_unseen,
+    rank_of,
+    says_gpu,
+    signal_of,
+    strength,
+    weaker,
+)
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.sizes import time_text
 from ftforensics.facts.xid import XidMeaning, xid_meaning
 from ftforensics.model.basics import Cite, Gap
-from ftforensics.model.death import Death, XidMatch
+from ftforensics.model.death import Death, Tie, XidMatch
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 
 ID = "gpu-xid"
@@ -129,7 +139,8 @@ def _weigh(death: Death, found: XidMatch) -> _Weighed | None:
         doubts.append(about_ending(death, "somebody sent the signal that ended it; an Xid does not"))
     if found.before is None:
         unknown.append(Gap("kmsg", "how long before the end that was"))
-        if not found.match.sure:
+        # Pids are given out again; what bears an Xid out is no signal but the process's own words about the GPU.
+        if found.match.tie is not Tie.EXACT and not (found.match.sure and _speaks_of_gpu(death)):
             confidence = Confidence.POSSIBLE
     if is_unseen(death):
         unknown.append(Gap("launcher", "how the process ended"))
@@ -137,6 +148,11 @@ def _weigh(death: Death, found: XidMatch) -> _Weighed | None:
     if doubts or found.xid.line.forgeable:
         confidence = Confidence.POSSIBLE
     return _Weighed(found, meaning, confidence, [*against, *doubts], unknown)
+
+
+def _speaks_of_gpu(death: Death) -> bool:
+    raised = any(is_about_gpu(one) for one in death.exceptions)
+    return raised or any(says_gpu(one.message or "") for one in death.texts)
 
 
 def _doubts(death: Death, found: XidMatch, meaning: XidMeaning | None) -> Iterator[Cite]:

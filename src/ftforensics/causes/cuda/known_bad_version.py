@@ -87,7 +87,8 @@ def _excluded(crash: Crash, entry: KnownBad) -> bool:
     """The whole stack is known, and what the report shows is not in it. A frame without a name could be the one that is
     meant only in a library of CUDA's or torch's."""
     cut = crash.record.native is not None and crash.record.native.complete is False
-    named = all(one.function or (one.library and not is_cuda_or_torch(one.library)) for one in crash.native)
+    # Where a null or wild pointer led lies in no library.
+    named = all(one.function or not is_cuda_or_torch(one.library) for one in crash.native if one.library)
     return entry.module is not None and bool(crash.native) and not cut and named
 
 
