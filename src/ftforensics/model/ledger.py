@@ -11,6 +11,10 @@ import msgspec
 from ftforensics.model.software import Package
 
 
+# The one setting of a configuration file that is not understood: its size and checksum.
+NOT_UNDERSTOOD = "(content)"
+
+
 class Setting(msgspec.Struct, frozen=True):
     """One fact with a name: an environment variable, a key of a configuration file ("zero_optimization.stage")."""
 

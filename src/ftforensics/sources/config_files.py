@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zlib
 from collections.abc import Sequence
 
 import msgspec
 
 from ftforensics.host.host import Host, Refusal
-from ftforensics.model.ledger import ConfigFile, Setting
+from ftforensics.model.ledger import NOT_UNDERSTOOD, ConfigFile, Setting
 from ftforensics.parsers.command_line import config_files
 from ftforensics.parsers.config_file import settings
 
@@ -26,8 +27,7 @@ class _Seen(msgspec.Struct):
 
 
 def read_config_files(host: Host, argv: Sequence[str], cwd: str | None) -> list[ConfigFile]:
-    """argv: not redacted, it is only searched for names. A file that cannot be read, is too large or of another make is
-    left out."""
+    """argv: not redacted, it is only searched for names. A file that cannot be read or is too large is left out."""
     found = []
     for path in config_files(argv, cwd, MOST):
         read = _read(host, path)
@@ -45,11 +45,19 @@ def _read(host: Host, path: str) -> list[Setting] | None:
         seen = _remembered(host, name)
         if seen is not None and (seen.size, seen.mtime) == (status.st_size, status.st_mtime_ns):
             return seen.settings
-        read = settings(path, host.read_bytes(path, LARGEST))
-    except (Refusal, ValueError):
+        read = _settings(path, host.read_bytes(path, LARGEST))
+    except Refusal:
         return None
     host.write_cache(name, msgspec.json.encode(_Seen(status.st_size, status.st_mtime_ns, read)))
     return read
+
+
+def _settings(path: str, data: bytes) -> list[Setting]:
+    """Of a file that is not understood (YAML that needs PyYAML, JSON with comments) at least whether it is another."""
+    try:
+        return settings(path, data)
+    except ValueError:
+        return [Setting(NOT_UNDERSTOOD, f"{len(data)} bytes, CRC {zlib.crc32(data):08X}")]
 
 
 def _remembered(host: Host, name: str) -> _Seen | None:

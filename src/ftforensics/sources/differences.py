@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
-from ftforensics.model.ledger import Change, ConfigFile, Fingerprint, Setting
+from ftforensics.model.ledger import NOT_UNDERSTOOD, Change, ConfigFile, Fingerprint, Setting
 from ftforensics.parsers.command_line import options, program
 
 _ORDER = (
@@ -137,8 +137,14 @@ def _files(before: list[ConfigFile], after: list[ConfigFile]) -> Iterable[Change
             continue  # another file is named now: the command line's change says so
         if path in new and path not in old and one.path in old:
             continue  # done under its old path
+        if _understood(one) != _understood(other):
+            continue  # another reader, not another file: PyYAML is there on one side only
         for change in _settings("config", one.settings, other.settings):
             yield Change("config", f"{name}: {change.name}", change.before, change.after)
+
+
+def _understood(file: ConfigFile) -> bool:
+    return all(setting.name != NOT_UNDERSTOOD for setting in file.settings)
 
 
 def _only(name: str, files: list[ConfigFile]) -> ConfigFile | None:

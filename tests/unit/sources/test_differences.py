@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ftforensics.model.ledger import Change, ConfigFile, Fingerprint, Setting
+from ftforensics.model.ledger import NOT_UNDERSTOOD, Change, ConfigFile, Fingerprint, Setting
 from ftforensics.model.software import Package
 from ftforensics.report.changes import line
 from ftforensics.sources.differences import differences
@@ -40,6 +40,18 @@ def changed(**values: object) -> list[str]:
 
 def test_nothing_changes_by_itself() -> None:
     assert differences(BASE, BASE) == []
+
+
+def test_a_file_that_is_not_understood() -> None:
+    def with_file(value: str) -> Fingerprint:
+        file = ConfigFile("/w/ds_config.json", [Setting(NOT_UNDERSTOOD, value)])
+        return msgspec.structs.replace(BASE, files=[file])
+
+    one, other = with_file("100 bytes, CRC 00AB1234"), with_file("100 bytes, CRC 12345678")
+    assert [line(change) for change in differences(one, other)] == [
+        "ds_config.json: (content) 100 bytes, CRC 00AB1234 -> 100 bytes, CRC 12345678"
+    ]
+    assert differences(BASE, one) == []  # PyYAML is there on one side only
 
 
 def test_the_most_telling_stands_first() -> None:
