@@ -29,12 +29,13 @@ def torn(**driver: object) -> SoftwareBuilder:
         in_nccl(on_driver("535.54.03", 12020).system(NVML, "libnvidia-ml", "570.124.06")),
         in_nccl(on_driver("535.54.03", 12020, note="NVML: Driver/library version mismatch")),
         driver_note(ended(code=1)),
+        driver_note(ended(code=1)).exception("RuntimeError", "No CUDA GPUs are available"),
         driver_note(ended(6)),
         driver_note(ended(11)),
         printed(ended(code=1), stack_text("driver-versions", REFUSED, form="line")),
         recorded(printed(ended(code=1), error(803)), torn()),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_fires(asked: SoftwareBuilder | DeathBuilder) -> None:
     (finding,) = about(ID, asked)
@@ -71,6 +72,7 @@ def test_near_miss_stays_quiet(asked: SoftwareBuilder | DeathBuilder) -> None:
     "asked",
     [
         null_write(torn(), "/usr/lib/libx.so"),
+        driver_note(ended(code=1)).exception("FileNotFoundError", "data.bin"),
         driver_note(ended(code=1), before=4000.0),
         driver_note(ended(code=1), before=-60.0),
         driver_note(ended(code=1), before=None),
@@ -80,7 +82,7 @@ def test_near_miss_stays_quiet(asked: SoftwareBuilder | DeathBuilder) -> None:
         printed(ended(code=1), error(803)),
         printed(killed(), stack_text("driver-versions", REFUSED)),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_missing_evidence_weakens(asked: SoftwareBuilder | DeathBuilder) -> None:
     (finding,) = about(ID, asked)

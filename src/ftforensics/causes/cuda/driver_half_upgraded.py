@@ -39,7 +39,7 @@ from ftforensics.causes.cuda_stack import elsewhere, is_fault
 from ftforensics.causes.cuda_text import about_ending, said
 from ftforensics.causes.driver_fit import half_upgraded
 from ftforensics.causes.driver_notes import fits, mismatches
-from ftforensics.causes.ending import FAULTS, signal_of, weaker
+from ftforensics.causes.ending import FAULTS, is_about_gpu, line_cite, signal_of, weaker
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.sizes import time_text
 from ftforensics.model.basics import Cite, Gap
@@ -100,6 +100,12 @@ def _noted(death: Death, match: DriverNoteMatch, torn: list[Cite]) -> Finding:
     number = signal_of(death)
     if number is not None and number not in FAULTS:
         against.append(about_ending(death, "somebody sent the signal that ended it; no driver does that"))
+        confidence = Confidence.POSSIBLE
+    last = death.exceptions[-1] if death.exceptions and number is None else None
+    if last is not None and not is_about_gpu(last):
+        against.append(
+            Cite("launcher", line_cite(last.line).locator, f"it ended after {last.type}: {last.message}"[:200])
+        )
         confidence = Confidence.POSSIBLE
     if number is None and death.code is None:
         unknown.append(Gap("launcher", "how the process ended"))

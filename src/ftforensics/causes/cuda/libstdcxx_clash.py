@@ -177,7 +177,8 @@ def check_death(death: Death) -> Iterator[Finding]:
             ),
             Remedy(
                 "Run once with the environment's libstdc++ first",
-                "LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH python ...",
+                # An empty entry would be the working directory (man 8 ld.so).
+                "LD_LIBRARY_PATH=$CONDA_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python ...",
                 settles=True,
             ),
         ],
