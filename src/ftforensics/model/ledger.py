@@ -10,7 +10,6 @@ import msgspec
 
 from ftforensics.model.software import Package
 
-
 # The one setting of a configuration file that is not understood: its size and checksum.
 NOT_UNDERSTOOD = "(content)"
 
