@@ -29,12 +29,14 @@ class ConfigFile(msgspec.Struct, frozen=True):
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """What a run ran on. memory: bytes of the machine; memory_limit: bytes of the job's own limit, None: none."""
+    """What a run ran on. memory: bytes of the machine; memory_limit: bytes of the job's own limit, None: none;
+    elsewhere: names of the packages that came from a folder, a repository or a URL instead of an index."""
 
     host: str | None = None
     python: str | None = None
     prefix: str | None = None
     packages: list[Package] = []
+    elsewhere: list[str] = []
     torch: str | None = None  # with its CUDA: "2.9.1+cu128"
     driver: str | None = None  # the kernel module's version
     libcuda: str | None = None

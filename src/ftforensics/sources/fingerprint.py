@@ -20,7 +20,7 @@ from ftforensics.host.host import Host, Refusal
 from ftforensics.model.crash import CrashRecord, Driver
 from ftforensics.model.ledger import Fingerprint, Setting
 from ftforensics.model.software import Package, Software, TorchBuild
-from ftforensics.parsers import fingerprint_text, machine_text, nvidia_version
+from ftforensics.parsers import dist_info, fingerprint_text, machine_text, nvidia_version
 from ftforensics.sources.config_files import read_config_files
 from ftforensics.sources.counters import read_counters
 from ftforensics.sources.interpreter import environment_of, is_environment
@@ -130,6 +130,7 @@ def read_fingerprint(
         python=subject.python or software.python,
         prefix=subject.prefix or software.prefix,
         packages=_packages(software),
+        elsewhere=_elsewhere(host, software),
         torch=_torch(software.torch),
         driver=(driver.module_version if driver else None) or _module(host),
         libcuda=libcuda or _libcuda(host),
@@ -159,6 +160,7 @@ def environment_folder(host: Host, prefix: str) -> Fingerprint:
         python=software.python,
         prefix=prefix,
         packages=_packages(software),
+        elsewhere=_elsewhere(host, software),
         torch=_torch(software.torch),
     )
 
@@ -181,6 +183,17 @@ def _packages(software: Software) -> list[Package]:
     both are kept."""
     found = {(package.name, package.version): package for package in software.packages}
     return [found[key] for key in sorted(found)]
+
+
+def _elsewhere(host: Host, software: Software) -> list[str]:
+    """Their dist-info tells where from (direct_url.json, PEP 610)."""
+    found = set()
+    for folder in software.site_packages:
+        for name in _names(host, folder):
+            parsed = dist_info.name_and_version(name)
+            if parsed is not None and host.exists(f"{folder}/{name}/direct_url.json"):
+                found.add(parsed[0])
+    return sorted(found)
 
 
 def _torch(build: TorchBuild | None) -> str | None:

@@ -54,6 +54,11 @@ def _packages(before: Fingerprint, after: Fingerprint, changes: Sequence[Change]
     unsafe += [name for name, version in gone if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version))]
     for name in unsafe:
         yield _comment(f"{name}: not a name and version that pip could be given")
+    # Of that name an index may hold what somebody else has put there.
+    foreign = [name for name, _ in gone if name in before.elsewhere]
+    for name in foreign:
+        yield _comment(f"{name} {wanted[name]}: came from a folder, repository or URL, which has to give it again")
+    gone = [pair for pair in gone if pair[0] not in foreign]
     new = [name for name in new if name not in unsafe]
     if new:
         yield f"{pip.uninstall()} {' '.join(map(shlex.quote, new))}"

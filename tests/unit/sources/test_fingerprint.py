@@ -62,6 +62,16 @@ def test_it_is_cheap(sleeper: subprocess.Popen[bytes]) -> None:
     assert time.process_time() - begun < 0.3
 
 
+def test_packages_that_came_from_no_index(tmp_path: Path) -> None:
+    site = tmp_path / "v/lib/python3.11/site-packages"
+    for name in ("ours-0.1", "six-1.16.0"):
+        (site / f"{name}.dist-info").mkdir(parents=True)
+    (site / "ours-0.1.dist-info/direct_url.json").write_text('{"url": "file:///src/ours", "dir_info": {}}')
+    (tmp_path / "v/pyvenv.cfg").write_text("")
+    found = environment_folder(Host(), str(tmp_path / "v"))
+    assert ([package.name for package in found.packages], found.elsewhere) == (["ours", "six"], ["ours"])
+
+
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     subject = Subject(argv=["python", "t.py", "c.json"], cwd=str(tmp_path))

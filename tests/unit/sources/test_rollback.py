@@ -59,6 +59,15 @@ def test_variables_are_set_and_unset_and_the_rest_is_told() -> None:
     assert shlex.split(lines[2]) == ["export", "NCCL_DEBUG=a b'c"]
 
 
+def test_what_came_from_no_index_is_not_asked_of_one() -> None:
+    before = environment("pip==24", "ours==0.1", "six==1.16.0", elsewhere=["ours"])
+    lines = back(before, environment("pip==24", "six==1.17.0"))
+    assert lines[1:] == [
+        "# ours 0.1: came from a folder, repository or URL, which has to give it again",
+        "/v/bin/python -m pip install --no-deps six==1.16.0",
+    ]
+
+
 def test_another_environment_is_not_made_like_the_good_one_unasked() -> None:
     """The good run used a venv that is not active: its packages are not to be put into the one that is."""
     good, now = environment("pip==24", "six==1.16.0"), environment("pip==24", "pytest==8")
