@@ -111,15 +111,15 @@ def _forked(message: str, line: TextLine) -> StackText | None:
 
 # glibc's dl-lookup.c, "undefined symbol: NAME, version VERSION"; the version only where the name had one.
 _UNDEFINED = re.compile(
-    r"(?P<library>[^:\n]{1,1000}): undefined symbol: (?P<symbol>[^\s,]{1,1000})"
+    r"(?P<library>[^:\n'\"][^:\n]{0,1000}): undefined symbol: (?P<symbol>[^\s,]{1,1000})"
     r"(?:, version (?P<version>[^\s,]{1,200}))?"
 )
 # elf/dl-version.c
 _VERSION = re.compile(
-    r"(?P<file>[^:\n]{1,1000}): version [`'](?P<symbol>[^'\s]{1,100})' not found \(required by (?P<library>.{1,1000})\)"
+    r"(?P<file>[^:\n'\"][^:\n]{0,1000}): version [`'](?P<symbol>[^'\s]{1,100})' not found \(required by (?P<library>.{1,1000})\)"
 )
 # elf/dl-load.c; OSError of ctypes and ImportError of an extension say the same.
-_MISSING = re.compile(r"(?P<library>[^:\s]{1,1000}): cannot open shared object file: ")
+_MISSING = re.compile(r"(?P<library>[^:\s'\"][^:\s]{0,1000}): cannot open shared object file: ")
 
 
 def _undefined_symbol(message: str, line: TextLine) -> StackText | None:

@@ -88,6 +88,8 @@ def test_cuda_errors_of_exceptions(message: str, code: int, version: int | None)
     "message",
     [
         "database: initialization error",
+        "'a.so: undefined symbol: _ZN3c104cuda9SetDeviceEi'",  # somebody's string, as KeyError shows it
+        '"libcuda.so.1: cannot open shared object file: No such file"',
         "unknown error",
         "the last run failed with 'CUDA error: " + KERNEL + "'",
         "CUDA error: device-side assert triggered",
