@@ -31,8 +31,7 @@ CUDART = "nvidia/cuda_runtime/lib/libcudart.so.12"
 NVJITLINK = "nvidia/nvjitlink/lib/libnvJitLink.so.12"
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 
-# Seconds for one download: below the 120 that a test has. NCCL's wheel is 320 MB; a cuDNN test has more time.
-PATIENCE = 600 if os.environ.get("FTFORENSICS_CUDNN_PAIR") else 110
+PATIENCE = 600  # seconds for one download; a test that wants NCCL or cuDNN, hundreds of megabytes, says its own timeout
 
 
 @pytest.fixture(scope="session")

@@ -94,6 +94,7 @@ def test_a_runtime_that_the_search_path_put_first(torch_291: Path, nvidia_wheel:
     assert "hunter2" not in json.dumps(members)
 
 
+@pytest.mark.timeout(700)
 def test_nccl_says_which_cuda_it_was_built_with(nvidia_wheel: Unpacked, tmp_path: Path) -> None:
     """The NCCL that torch 2.9.1 for CUDA 12.8 demands was built with 12.9: no fault."""
     path = nvidia_wheel("nvidia-nccl-cu12", "2.27.5") / NCCL
