@@ -58,11 +58,21 @@ def _was_caught(text: StackText, raised: Sequence[ExceptionSeen], several: bool)
     own = [one for one in raised if one.rank == text.rank and not one.ignored and not one.peer_lost]
     number = text.line.number
     before = next((one for one in own if one.line.number == number), None)
+    last = before
     for later in (one for one in own if one.line.number > number):
-        if later.chained or (before is not None and (later.type, later.message) == (before.type, before.message)):
+        # Who handles an import that failed does without it, as a rule, and fails at that.
+        instead = later.handling and last is before and before is not None and _is_import(before)
+        last = later
+        if (later.chained and not instead) or (
+            before is not None and (later.type, later.message) == (before.type, before.message)
+        ):
             continue  # the same failure, told on
         return True
     return False
+
+
+def _is_import(raised: ExceptionSeen) -> bool:
+    return raised.type in ("ImportError", "ModuleNotFoundError", "OSError")
 
 
 def _goes_on(text: StackText, log: LauncherLog) -> bool:

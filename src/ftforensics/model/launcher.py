@@ -71,6 +71,7 @@ class ExceptionSeen(msgspec.Struct, frozen=True):
     function: str | None = None
     chained: bool = False
     ignored: bool = False
+    handling: bool = False  # chained, and raised while the one before was handled
 
 
 class NativeText(msgspec.Struct, frozen=True):

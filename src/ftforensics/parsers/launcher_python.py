@@ -79,6 +79,7 @@ class _Traceback:
     foreign: int = 0
     chained: bool = False
     ignored: bool = False
+    handling: bool = False
     boxed: bool = False  # rich.traceback draws a frame around it, and breaks long messages
 
 
@@ -146,7 +147,7 @@ class PythonReader:
             return
         said = text.lstrip()
         if said.startswith((*_CHAINED, _IGNORED)) and len(self._announced) < _MOST_OPEN:
-            self._announced[line.label] = _IGNORED if said.startswith(_IGNORED) else "chained"
+            self._announced[line.label] = next(word for word in (*_CHAINED, _IGNORED) if said.startswith(word))
         label = line.label
         for odd in self._odd:
             if label + text[: len(odd) - len(label)] == odd:
@@ -185,7 +186,8 @@ class PythonReader:
             label,
             rank,
             line.number,
-            chained=announced == "chained",
+            chained=announced in _CHAINED,
+            handling=announced == _CHAINED[1],
             ignored=announced == _IGNORED,
             boxed=line.text.startswith(_BOX),
         )
@@ -235,6 +237,7 @@ class PythonReader:
             function=traceback.function,
             chained=traceback.chained,
             ignored=traceback.ignored,
+            handling=traceback.handling,
         )
         if event.peer_lost:
             yield event

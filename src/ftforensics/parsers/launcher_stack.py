@@ -116,7 +116,8 @@ _UNDEFINED = re.compile(
 )
 # elf/dl-version.c
 _VERSION = re.compile(
-    r"(?P<file>[^:\n'\"][^:\n]{0,1000}): version [`'](?P<symbol>[^'\s]{1,100})' not found \(required by (?P<library>.{1,1000})\)"
+    r"(?P<file>[^:\n'\"][^:\n]{0,1000}): version [`'](?P<symbol>[^'\s]{1,100})' not found "
+    r"\(required by (?P<library>.{1,1000})\)"
 )
 # elf/dl-load.c; OSError of ctypes and ImportError of an extension say the same.
 _MISSING = re.compile(r"(?P<library>[^:\s'\"][^:\s]{0,1000}): cannot open shared object file: ")

@@ -145,6 +145,21 @@ def test_a_status_that_no_exception_leaves_or_a_thousand_lines_tell_that_it_was_
     assert [one.form for one in found[10].stack_texts] == [form]
 
 
+@pytest.mark.parametrize(
+    ("handling", "kind", "form"),
+    [
+        (True, "ImportError", "warning"),
+        (False, "ImportError", "exception"),
+        (True, "RuntimeError", "exception"),
+    ],
+)
+def test_what_fails_in_place_of_an_import_is_another_failure(handling: bool, kind: str, form: str) -> None:
+    first = ExceptionSeen(line(1), kind, "x.so: undefined symbol: f", rank=0)
+    second = ExceptionSeen(line(9), "FileNotFoundError", "x.json", rank=0, chained=True, handling=handling)
+    found = deaths(first, text(1, kind="undefined-symbol", rank=0), second, died(10, 0, code=1))
+    assert [one.form for one in found[10].stack_texts] == [form]
+
+
 def test_a_thousand_lines_behind_what_a_library_printed_tell_that_the_job_went_on() -> None:
     printed = text(1, form="line", code=36)
     for lines, form in ((900, "line"), (1100, "warning")):

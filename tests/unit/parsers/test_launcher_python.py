@@ -50,6 +50,10 @@ def test_cpythons_own(code: str, kind: str, message: str | None) -> None:
 def test_chained_exceptions_are_all_seen() -> None:
     text = printed("try:\n 1/0\nexcept ZeroDivisionError as e:\n raise RuntimeError('no') from e")
     assert [kind for _, kind, _ in raised(text)] == ["ZeroDivisionError", "RuntimeError"]
+    other = printed("try:\n 1/0\nexcept ZeroDivisionError:\n raise RuntimeError('no')")
+    for log, handling in ((text, False), (other, True)):
+        found = [one for one in events(log) if isinstance(one, ExceptionSeen)]
+        assert [(one.chained, one.handling) for one in found] == [(False, False), (True, handling)]
 
 
 def test_innermost_frame() -> None:
