@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import marshal
+import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions import PYTHONS, Interpreter, needs_frozen_disk, needs_root
+from conditions import PYTHONS, ROOT, Interpreter, needs_frozen_disk, needs_root
 from jobs import CRASH, Jobs
 
 # Python ignores both signals; many jobs do not.
@@ -44,6 +47,28 @@ def test_a_limit_on_file_size(limit: int, death: str, python: Interpreter, jobs:
         assert with_us.record["native"] and with_us.record["python"]
     if limit >= 20000:
         assert any(stage["error"] == "EFBIG" for stage in with_us.record["stages"])
+
+
+def test_a_limit_on_file_size_cuts_no_compiled_module_of_ours(tmp_path: Path) -> None:
+    """The crash reporter meets the job's limit. CPython would rename a .pyc that is cut short into place."""
+    package = tmp_path / "package/ftforensics"
+    shutil.copytree(ROOT / "src/ftforensics", package, ignore=shutil.ignore_patterns("__pycache__"))
+    job = """
+import ctypes, resource, sys, ftforensics
+ftforensics.install(dir=sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+ctypes.string_at(0)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Ends when the reporter has let go of standard error.
+    done = subprocess.run([sys.executable, "-c", job, str(tmp_path)], env=environment, capture_output=True, timeout=60)
+    assert done.returncode == -signal.SIGSEGV, done.stderr
+    assert b"ftforensics:" in done.stderr
+    compiled = list(package.rglob("*.pyc"))
+    assert compiled  # the job's own imports, before the limit
+    for path in compiled:
+        marshal.loads(path.read_bytes()[16:])  # past the header, PEP 552
 
 
 @pytest.mark.parametrize("death", [CRASH, "os.abort()"])
