@@ -8,8 +8,8 @@ import sys
 from ftforensics.capture.spawn import package_parent
 
 # Under a limit on file sizes CPython puts a module's compiled file in place cut short, and every later import of that
-# module dies (Lib/importlib/_bootstrap_external.py, _write_atomic, seen with 3.11). What a job limits, its own processes
-# meet; ours must not damage the package by it.
+# module dies (Lib/importlib/_bootstrap_external.py, _write_atomic, seen with 3.11). The job's limit is ours too, and
+# must not damage the package.
 _START = (
     "import resource, sys; "
     "sys.dont_write_bytecode = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY; "
