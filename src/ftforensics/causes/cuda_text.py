@@ -15,7 +15,7 @@ from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.launcher import NativeText, StackText, TextLine
-from ftforensics.parsers.launcher_stack import in_native
+from ftforensics.parsers.stack_message import in_native
 
 Wanted = Callable[[StackText], bool]
 _WENT_ON = "it went on after that"

@@ -23,7 +23,7 @@ from ftforensics.model.crash import Driver, Gpu, Library
 from ftforensics.model.diagnosis import Remedy
 from ftforensics.model.launcher import ExceptionSeen, TextLine
 from ftforensics.model.software import Software
-from ftforensics.parsers.launcher_stack import in_exception
+from ftforensics.parsers.stack_message import in_exception
 
 # Versions may come from a record that somebody else wrote: what is no version is as good as not there.
 _DRIVER_VERSION = re.compile(r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}")

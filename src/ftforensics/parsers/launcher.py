@@ -23,8 +23,9 @@ from ftforensics.parsers.launcher_other import (
     SubprocessReader,
 )
 from ftforensics.parsers.launcher_python import PythonReader
-from ftforensics.parsers.launcher_stack import StackReader, in_exception, in_native
+from ftforensics.parsers.launcher_stack import StackReader
 from ftforensics.parsers.launcher_torchrun import TorchrunReader
+from ftforensics.parsers.stack_message import in_exception, in_native
 
 _PIECE = 1 << 20
 _ENDS = re.compile(rb"[\r\n]")
