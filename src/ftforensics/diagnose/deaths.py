@@ -483,7 +483,8 @@ def _from_last_words(case: Case) -> list[_Draft]:
     if not raised or raised[-1].ignored or log.lines - raised[-1].line.number > _LONGEST_MESSAGE:
         return []
     last = raised[-1]
-    draft = _Draft(code=1, exceptions=[last], rank=last.rank)
+    handed_on = [event for event in raised[-2:-1] if event.of_worker]
+    draft = _Draft(code=1, exceptions=[*handed_on, last], rank=last.rank)
     draft.when = last.line.moment
     where = f"{log.path or 'log'}:{last.line.number}"
     draft.ending.append(Cite("launcher", where, f"the log ends with a traceback: {last.line.text}"))

@@ -71,6 +71,7 @@ class ExceptionSeen(msgspec.Struct, frozen=True):
     function: str | None = None
     chained: bool = False
     ignored: bool = False
+    of_worker: bool = False  # a DataLoader hands on what its worker raised, whose traceback follows
     handling: bool = False  # chained, and raised while the one before was handled
 
 

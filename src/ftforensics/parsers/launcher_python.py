@@ -54,6 +54,8 @@ _LIBCXX = re.compile(
     r"(?: of type (?P<type>\S{1,500}?)(?:: (?P<what>.*))?)?$"
 )
 _WHAT = re.compile(r"^  what\(\):  ?(.*)$")
+# torch/_utils.py, ExceptionWrapper.reraise
+_OF_WORKER = re.compile(r"Caught \w{1,200} in DataLoader worker process \d{1,7}\.")
 _WORKER_FAULT = re.compile(r"ERROR: Unexpected (.{1,60}?) encountered in worker\.")
 _OLD_GLIBC = re.compile(r"\*\*\* Error in [`'].{0,500}?': (.{1,200}?)(?:: 0x[0-9a-f]+)? \*\*\*")
 _HEAP = re.compile(
@@ -238,6 +240,7 @@ class PythonReader:
             chained=traceback.chained,
             ignored=traceback.ignored,
             handling=traceback.handling,
+            of_worker=_OF_WORKER.match(message) is not None,
         )
         if event.peer_lost:
             yield event

@@ -133,7 +133,8 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 def _is_worker(death: Death) -> bool:
     forked = death.crash is not None and death.crash.record.process is not None and death.crash.record.process.fork_of
-    return death.worker or death.worker_of is not None or bool(forked)
+    handed_on = any(one.of_worker for one in death.exceptions)
+    return death.worker or death.worker_of is not None or bool(forked) or handed_on
 
 
 def _worker_cites(death: Death) -> list[Cite]:
