@@ -26,24 +26,48 @@ from ftforensics.report.phrases import (
 
 PREFIX = "ftforensics: "
 LONGEST = 160  # characters a line, the paths of the last one excepted: a log collector wraps or cuts longer ones
+_LEAST_WORDS = 24
 
 
 def brief(diagnosis: Diagnosis, path: str) -> list[str]:
     """Exactly five lines without line feeds: what and how sure, who and when, where or what was seen, what now, where
     more is. path: of the record or run folder."""
     process = root(diagnosis)
-    step = next_step(diagnosis)
-    decided = not _undecided(diagnosis)
     lines = [
         f"{summary(diagnosis)} [{confidence_word(diagnosis)}]",
         "  "
         + (f"{who(process)} " + ", ".join([ending(process), *circumstances(process)]) if process else "which one?"),
         "  " + seen(diagnosis),
-        f"  {'fix' if decided and diagnosis.remedies else 'next'}: {step}" if step else "  no remedy is known for this",
+        f"  {step(diagnosis)}",
     ]
     lines = [shortened(line, LONGEST - len(PREFIX)) for line in lines]
     lines.append(f"  more: {analyze_command(path)}")
     return [PREFIX + line for line in lines]
+
+
+def step(diagnosis: Diagnosis) -> str:
+    """What now. Where not all of it has room the command stays whole, for it is copied; one with less room than
+    _LEAST_WORDS for its reason is left to the report."""
+    word = "fix" if diagnosis.remedies and not _undecided(diagnosis) else "next"
+    whole = next_step(diagnosis)
+    if not whole:
+        return "no remedy is known for this"
+    room = LONGEST - len(f"{PREFIX}  {word}: ")
+    if len(whole) <= room or not diagnosis.remedies:
+        return f"{word}: {whole}"
+    remedy = diagnosis.remedies[0]
+    command = f"  {printable(remedy.command)}" if remedy.command else ""
+    if room - len(command) < _LEAST_WORDS:
+        command = ""
+    words = printable(remedy.text)
+    return f"{word}: {_begun(words, room - len(command))}{command}"
+
+
+def _begun(text: str, limit: int) -> str:
+    """`text` in at most `limit` characters, cut at the end and between words where it has words."""
+    if len(text) <= limit:
+        return text
+    return (text[: limit - 1].rsplit(" ", 1)[0] or text[: limit - 1]).rstrip(" ,;:") + "…"
 
 
 def seen(diagnosis: Diagnosis) -> str:

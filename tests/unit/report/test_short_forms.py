@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from ftforensics.model.diagnosis import Diagnosis, Verdict
+from ftforensics.model.diagnosis import Diagnosis, Remedy, Verdict
 from ftforensics.report import one_line
-from ftforensics.report.brief import brief
+from ftforensics.report.brief import LONGEST, brief
 
 Make = Callable[..., Diagnosis]
 
@@ -91,3 +91,18 @@ def test_long_text_stays_short_but_the_path_stays_whole(make_diagnosis: Make) ->
 def test_the_five_lines_need_no_rich_and_no_templates() -> None:
     code = "import sys, ftforensics.report.brief; print(*sorted({'rich', 'jinja2'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+def test_a_long_fix_keeps_its_command_whole(diagnosis: Diagnosis) -> None:
+    """A command that is cut in the middle is none, and reads as one."""
+    words = "Install torch 2.5.1 for CUDA 12.1: the driver offers CUDA 12.1; unset LD_LIBRARY_PATH in the same step"
+    command = (
+        "pip install torch==2.5.1 torchvision==0.20.1 torchaudio==2.5.1 "
+        "--index-url https://download.pytorch.org/whl/cu121"
+    )
+    line = brief(msgspec.structs.replace(diagnosis, remedies=[Remedy(words, command)]), "/x")[3]
+    assert line == f"ftforensics:   fix: Install torch 2.5.1 for…  {command}"
+    assert len(line) <= LONGEST
+    line = brief(msgspec.structs.replace(diagnosis, remedies=[Remedy(words * 2, command * 2)]), "/x")[3]
+    assert line.startswith(f"ftforensics:   fix: {words[:60]}") and "pip" not in line
+    assert line.endswith("…") and len(line) <= LONGEST
