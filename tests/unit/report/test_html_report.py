@@ -8,10 +8,11 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ftforensics.model.crash import CrashRecord
-from ftforensics.model.diagnosis import Diagnosis, Verdict
+from ftforensics.model.diagnosis import Cite, Confidence, Diagnosis, Finding, Verdict
 from ftforensics.report.html import render
 from ftforensics.wire.record import ReadRecord, read_record
 
@@ -112,3 +113,10 @@ def test_undecided_shows_what_is_known_possible_and_excluded(make_unexplained: M
     positions = [text.find(piece) for piece in order]
     assert positions == sorted(positions) and -1 not in positions
     assert "nothing found" not in text
+
+
+def test_what_speaks_against_a_noted_cause_is_there(diagnosis: Diagnosis) -> None:
+    against = Cite("crash", "mechanism", "it died by null-write, not by calling a missing function")
+    finding = Finding("driver-minor-window", Confidence.POSSIBLE, "the driver is older", against=[against])
+    page = render(msgspec.structs.replace(diagnosis, hypotheses=[*diagnosis.hypotheses, finding]), [])
+    assert "against: it died by null-write, not by calling a missing function crash mechanism" in words(page)
