@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ftforensics.cli.inputs import gather
-    from ftforensics.cli.output import write_file, write_stdout
+    from ftforensics.cli.output import write_file, write_json, write_stdout
     from ftforensics.cli.progress import Progress
 
     with Progress() as progress:
@@ -79,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
         write_file(options.html, html.render(diagnosis, records))
     if options.output:
         write_file(options.output, text)
+    elif options.json:
+        write_json(text)
     else:
         write_stdout(text)
     return UNDECIDED if diagnosis.verdict.confidence == "undecided" else DECIDED

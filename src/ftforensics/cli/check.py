@@ -162,7 +162,7 @@ def _for_wheel(host: Host, options: argparse.Namespace) -> Preflight:
 def _install(host: Host, options: argparse.Namespace) -> int:
     """The pip line alone on standard output; where there is none, one line on standard error says why."""
     from ftforensics.cli.errors import BadUsage
-    from ftforensics.cli.output import complain, write_stdout
+    from ftforensics.cli.output import complain, write_json, write_stdout
     from ftforensics.preflight.advice import install_line
     from ftforensics.preflight.wheel import NotUnderstood
 
@@ -179,7 +179,7 @@ def _install(host: Host, options: argparse.Namespace) -> int:
     if options.json:
         import msgspec
 
-        write_stdout(msgspec.json.encode(line).decode() + "\n")
+        write_json(msgspec.json.encode(line).decode() + "\n")
     else:
         write_stdout(f"{line.command}\n")
     return 0
@@ -208,12 +208,12 @@ def _this_python() -> str:
 
 
 def _show(preflight: Preflight, options: argparse.Namespace) -> None:
-    from ftforensics.cli.output import write_stdout
+    from ftforensics.cli.output import write_json, write_stdout
 
     if options.json:
         from ftforensics.report import json
 
-        write_stdout(json.render(preflight))
+        write_json(json.render(preflight))
         return
     import shutil
 

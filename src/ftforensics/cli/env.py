@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ftforensics.cli.errors import BadUsage, UnreadableInput
-from ftforensics.cli.output import complain, write_file, write_stdout
+from ftforensics.cli.output import complain, write_file, write_json, write_stdout
 from ftforensics.report.escape import printable
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _snapshot(options: argparse.Namespace) -> int:
     if options.output:
         write_file(options.output, text)
     else:
-        write_stdout(text)
+        write_json(text)
     return 0
 
 
@@ -95,7 +95,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.json:
         import msgspec
 
-        write_stdout(msgspec.json.format(msgspec.json.encode(changes), indent=2).decode() + "\n")
+        write_json(msgspec.json.format(msgspec.json.encode(changes), indent=2).decode() + "\n")
     elif options.rollback:
         from ftforensics.sources.rollback import rollback
 
@@ -119,7 +119,7 @@ def _history(options: argparse.Namespace) -> int:
     if options.json:
         from ftforensics.wire.ledger import encode_runs
 
-        write_stdout(encode_runs(runs))
+        write_json(encode_runs(runs))
     elif runs:
         write_stdout("".join(f"{line}\n" for line in _told(runs)))
     else:

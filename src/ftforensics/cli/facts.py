@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ftforensics.cli.output import write_stdout
+    from ftforensics.cli.output import write_json, write_stdout
     from ftforensics.facts.catalogue import CATALOGUE
     from ftforensics.facts.tables import FactsError
 
@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(
             f"a table of this installation is damaged: {error}", "pip install --force-reinstall ftforensics"
         ) from None
-    write_stdout(text)
+    write = write_json if options.json else write_stdout
+    write(text)
     return 0
 
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ftforensics.cli.output import write_stdout
+    from ftforensics.cli.output import write_json, write_stdout
     from ftforensics.cli.progress import Progress
     from ftforensics.host.host import Host
 
@@ -55,12 +55,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         from ftforensics.report import json
 
-        text = json.render(stack)
+        write_json(json.render(stack))
     else:
         from ftforensics.report import libraries
 
-        text = libraries.render(stack, shutil.get_terminal_size().columns)
-    write_stdout(text)
+        write_stdout(libraries.render(stack, shutil.get_terminal_size().columns))
     return 0
 
 

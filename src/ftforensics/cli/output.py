@@ -33,6 +33,13 @@ def write_stdout(text: str) -> None:
         raise StreamFailure(*_reason("standard output", error)) from None
 
 
+def write_json(text: str) -> None:
+    """The same of JSON, which stays JSON on every stream."""
+    from ftforensics.report.json import harmless
+
+    write_stdout(harmless(text, (sys.stdout and sys.stdout.encoding) or "ascii"))
+
+
 def flush_stdout() -> None:
     """What print() or argparse left in the buffer, while an error can still be told."""
     if sys.stdout is None:

@@ -23,8 +23,17 @@ def render(diagnosis: Diagnosis | Preflight | LoadedStack) -> str:
     except UnicodeEncodeError:
         builtins = msgspec.to_builtins(diagnosis, enc_hook=encode_hook)
         encoded = msgspec.json.encode(_without_surrogates(builtins))
-    text = msgspec.json.format(encoded, indent=2).decode()
-    return _UNPRINTABLE.sub(_escape, text) + "\n"
+    return harmless(msgspec.json.format(encoded, indent=2).decode()) + "\n"
+
+
+def harmless(text: str, encoding: str = "utf-8") -> str:
+    """The same JSON with what does not print, or has no place in `encoding`, as JSON escapes."""
+    text = _UNPRINTABLE.sub(_escape, text)
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return _BEYOND_ASCII.sub(_escape, text)
+    return text
 
 
 # Controls (C1 too), format characters with the bidirectional ones, line and paragraph separators, exotic blanks.
@@ -32,6 +41,7 @@ _UNPRINTABLE = re.compile(
     "[\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 
 
 def _escape(match: re.Match[str]) -> str:

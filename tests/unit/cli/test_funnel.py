@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -256,3 +257,16 @@ def test_a_stream_that_cannot_say_it_gets_escapes(
     assert ended.returncode == 0
     assert ended.stderr == b""
     assert ("训练".encode() if encoding == "utf-8" else b"\\u8bad\\u7ec3") in ended.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_json_on_every_stream(environment: Mapping[str, str], tmp_path: Path, encoding: str) -> None:
+    """Python's own escapes, \\xe9 and \\U0001f3d6, are none of JSON's."""
+    path = tmp_path / "train.log"
+    path.write_text('Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nValueError: épuisé 🏖\n')
+    ended = subprocess.run(
+        [sys.executable, "-m", "ftforensics", "analyze", "--json", str(path)],
+        env={**environment, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+    )
+    assert "épuisé 🏖" in json.loads(ended.stdout.decode(encoding))["verdict"]["summary"]
