@@ -482,6 +482,8 @@ def _from_last_words(case: Case) -> list[_Draft]:
     raised = [event for event in log.events if isinstance(event, ExceptionSeen)]
     if not raised or raised[-1].ignored or log.lines - raised[-1].line.number > _LONGEST_MESSAGE:
         return []
+    if raised[-1].peer_lost:  # it ended because of another process, and how that one did is not in this log
+        return []
     last = raised[-1]
     handed_on = [event for event in raised[-2:-1] if event.of_worker]
     draft = _Draft(code=1, exceptions=[*handed_on, last], rank=last.rank)

@@ -281,3 +281,15 @@ def test_a_log_that_ends_with_a_traceback_tells_of_an_end(after: str, died: bool
     case = Case(records=[], launcher_logs=[read_launcher_log((log + after).encode(), path="train.log")])
     deaths = build_deaths(case, [])
     assert [(death.code, len(death.stack_texts)) for death in deaths] == ([(1, 1)] if died else [])
+
+
+def test_who_says_that_another_process_went_away_did_not_begin_it() -> None:
+    """A launcher like Lightning's prints nothing about the rank that a signal ended."""
+    log = (
+        "[rank0]: Traceback (most recent call last):\n"
+        '[rank0]:   File "train.py", line 9, in <module>\n[rank0]:     loss.backward()\n'
+        "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:45954: "
+        "Connection reset by peer. This is typically caused by a remote worker hanging.\n"
+    )
+    case = Case(records=[], launcher_logs=[read_launcher_log(log.encode(), path="train.log")])
+    assert build_deaths(case, []) == []
