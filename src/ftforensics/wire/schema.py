@@ -17,9 +17,11 @@ from ftforensics.model.basics import Address
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.model.helper_report import HelperReport
+from ftforensics.model.ledger import Snapshot
 from ftforensics.model.preflight import Preflight
 from ftforensics.model.run import RunEvent
 from ftforensics.model.stack import LoadedStack
+from ftforensics.wire.ledger import LedgerLine
 
 PUBLISHED: dict[str, tuple[type[msgspec.Struct], str]] = {
     "check.schema.json": (Preflight, "ftforensics.check/1"),
@@ -27,8 +29,15 @@ PUBLISHED: dict[str, tuple[type[msgspec.Struct], str]] = {
     "helper.schema.json": (HelperReport, "ftforensics.helper/1"),
     "report.schema.json": (Diagnosis, "ftforensics.report/1"),
     "libraries.schema.json": (LoadedStack, "ftforensics.libraries/1"),
+    "snapshot.schema.json": (Snapshot, "ftforensics.snapshot/1"),
 }
 EVIDENCE = "evidence.schema.json"
+LEDGER = "ledger.schema.json"
+# Files of one JSON object a line: the kinds of line, the schema's name, the file.
+PUBLISHED_LINES: dict[str, tuple[Any, str, str]] = {
+    EVIDENCE: (RunEvent, "ftforensics.evidence/1", "evidence.jsonl"),
+    LEDGER: (LedgerLine, "ftforensics.ledger/1", "ledger.jsonl"),
+}
 
 
 def json_schema(struct: type[msgspec.Struct], name: str) -> dict[str, Any]:
@@ -47,11 +56,9 @@ def json_schema(struct: type[msgspec.Struct], name: str) -> dict[str, Any]:
     }
 
 
-def line_schema(name: str) -> dict[str, Any]:
-    """The schema of one line of `evidence.jsonl`: which event it is, its `type` says."""
-    (top,), definitions = msgspec.json.schema_components(
-        [RunEvent], schema_hook=_address, ref_template="#/$defs/{name}"
-    )
+def line_schema(kinds: Any, name: str, file: str) -> dict[str, Any]:
+    """The schema of one line of `file`: which of the `kinds` it is, its `type` says."""
+    (top,), definitions = msgspec.json.schema_components([kinds], schema_hook=_address, ref_template="#/$defs/{name}")
     for definition in definitions.values():
         tagged = "type" in definition.get("required", ())
         _loosen(definition)
@@ -61,7 +68,7 @@ def line_schema(name: str) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": name,
-        "description": "One line of evidence.jsonl.",
+        "description": f"One line of {file}.",
         **top,
         "$defs": dict(sorted(definitions.items())),
     }
@@ -72,7 +79,8 @@ def write_schemas(folder: Path) -> list[Path]:
     written = []
     for file_name, (struct, name) in PUBLISHED.items():
         written.append(_write(folder / file_name, json_schema(struct, name)))
-    written.append(_write(folder / EVIDENCE, line_schema("ftforensics.evidence/1")))
+    for file_name, (kinds, name, file) in PUBLISHED_LINES.items():
+        written.append(_write(folder / file_name, line_schema(kinds, name, file)))
     return written
 
 

@@ -12,8 +12,11 @@ import pytest
 from ftforensics.diagnose import diagnose
 from ftforensics.model.basics import encode_hook
 from ftforensics.model.case import Case, CaseRecord
+from ftforensics.model.ledger import Begun, ConfigFile, Ended, Fingerprint, Setting, Snapshot
+from ftforensics.model.software import Package
+from ftforensics.wire.ledger import encode_line, encode_snapshot
 from ftforensics.wire.record import ReadRecord, read_record
-from ftforensics.wire.schema import EVIDENCE, PUBLISHED, write_schemas
+from ftforensics.wire.schema import EVIDENCE, LEDGER, PUBLISHED, PUBLISHED_LINES, write_schemas
 from synth.crash_record import CrashText
 from synth.run_evidence import RunText
 
@@ -24,7 +27,7 @@ def schema(root: Path, name: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(content)
 
 
-@pytest.mark.parametrize("name", [*PUBLISHED, EVIDENCE])
+@pytest.mark.parametrize("name", [*PUBLISHED, *PUBLISHED_LINES])
 def test_the_published_schema_is_current(root: Path, tmp_path: Path, name: str) -> None:
     write_schemas(tmp_path)
     assert (root / "docs" / name).read_text() == (tmp_path / name).read_text(), "run: python -m ftforensics.wire.schema"
@@ -39,6 +42,31 @@ def test_a_line_of_evidence_fits_and_another_type_does_not(root: Path) -> None:
         validator.validate({"type": "born", "pid": 7})
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({"pid": 7})
+
+
+RAN_ON = Fingerprint(
+    host="gpu-07",
+    packages=[Package("torch", "2.9.1+cu128")],
+    variables=[Setting("OMP_NUM_THREADS", "8")],
+    files=[ConfigFile("ds_config.json", [Setting("zero_optimization.stage", "2")])],
+)
+
+
+def test_a_line_of_the_ledger_fits_and_another_type_does_not(root: Path) -> None:
+    validator = schema(root, LEDGER)
+    for line in (Begun("4411", 1764434400.5, "/work/train.py", RAN_ON, pid=7), Ended("4411", 2.0, "signal", signal=11)):
+        validator.validate(json.loads(encode_line(line)))
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"type": "born", "run": "4411"})
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"type": "begun", "run": "4411", "fingerprint": {"packages": "torch"}})
+
+
+def test_a_snapshot_fits(root: Path) -> None:
+    validator = schema(root, "snapshot.schema.json")
+    validator.validate(json.loads(encode_snapshot(Snapshot(1764434400.5, RAN_ON))))
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"schema": "ftforensics.snapshot/1", "at": "yesterday"})
 
 
 def test_records_fit(root: Path) -> None:
