@@ -43,10 +43,10 @@ changed against the run before of the same job."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="snapshot|diff|history", required=True, dest="env_command")
 
-    def command(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+    def command(name: str, line: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
         sub = commands.add_parser(
             name,
-            help=text.splitlines()[0],
+            help=line,
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -54,14 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.set_defaults(run_env=run)
         return sub
 
-    snapshot = command("snapshot", SNAPSHOT, _snapshot)
+    snapshot = command("snapshot", "what a run here and now would run on, as JSON", SNAPSHOT, _snapshot)
     snapshot.add_argument("--output", metavar="FILE", help="write there instead of standard output")
-    diff = command("diff", DIFF, _diff)
-    diff.add_argument("before", metavar="A", nargs="?", default="last-good")
-    diff.add_argument("after", metavar="B", nargs="?", default="now")
+    diff = command("diff", "what has changed since the last good run, or between two others", DIFF, _diff)
+    diff.add_argument("before", metavar="A", nargs="?", default="last-good", help="default: last-good")
+    diff.add_argument("after", metavar="B", nargs="?", default="now", help="default: now")
     diff.add_argument("--rollback", action="store_true", help="print the commands that lead from B back to A")
     diff.add_argument("--json", action="store_true", help="the differences as JSON")
-    history = command("history", HISTORY, _history)
+    history = command("history", "the runs, how they ended, what had changed", HISTORY, _history)
     history.add_argument("--json", action="store_true", help="the runs as JSON, fingerprints included")
 
 

@@ -22,14 +22,16 @@ loaded: from where, in which version and how that is known, whether it is the
 version that the installed torch demands, and whether the file is still the one
 that was loaded. Then the driver and the GPUs.
 
-The argument is the pid of a process of this machine, or a crash record. Nothing
-is imported, and the process does not notice."""
+The argument is the pid of a process of this machine, or a crash record, or a
+folder with one in it. Nothing is imported, and the process does not notice."""
 
 DRIVER_TIMEOUT = 3.0  # seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("process", metavar="PID|RECORD", help="a process of this machine, or a *.crash.json")
+    parser.add_argument(
+        "process", metavar="PID|RECORD", help="a process of this machine, a *.crash.json, or a folder with one"
+    )
     parser.add_argument(
         "--verify",
         action="store_true",
@@ -77,7 +79,8 @@ def _of_process(pid: int, host: Host) -> tuple[LoadedStack, Host]:
     except Refusal as refusal:
         if refusal.absent:
             raise BadUsage(f"no process {pid} is running here", hint="ps -e lists those that are") from None
-        raise UnreadableInput(f"process {pid}: {refusal}", hint="try as its user, or with sudo") from None
+        hint = "try as its user, or with sudo" if os.geteuid() else "try inside its container, or with CAP_SYS_PTRACE"
+        raise UnreadableInput(f"process {pid}: {refusal}", hint=hint) from None
     if not found.mapped:
         raise UnreadableInput(f"process {pid} has nothing loaded: it has ended, or it is a part of the kernel")
     driver = installed_driver(files, found.libcuda, DRIVER_TIMEOUT)

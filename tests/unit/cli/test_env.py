@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 
 from conditions import ROOT
 from ftforensics.capture import ledger
+from ftforensics.cli import main
 
 
 def wheel(folder: Path, name: str, version: str) -> None:
@@ -213,3 +215,18 @@ def test_an_empty_ledger_is_said_so(tmp_path: Path) -> None:
     off = env("history", state=tmp_path, FTFORENSICS_LEDGER="0")
     assert off.returncode == 2
     assert "switched off" in off.stderr
+
+
+def test_help_says_of_each_command_a_whole_thing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    with contextlib.suppress(SystemExit):
+        main(["env", "--help"])
+    shown = capsys.readouterr().out
+    for line in (
+        "snapshot            what a run here and now would run on, as JSON",
+        "diff                what has changed since the last good run, or between two others",
+        "history             the runs, how they ended, what had changed",
+    ):
+        assert f"    {line}\n" in shown
