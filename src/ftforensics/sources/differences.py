@@ -36,6 +36,7 @@ _STAMPS = re.compile(
 )
 _GIB = 1 << 30
 _SHOWN = 200  # characters of a value
+_CUT = "..."
 
 
 def differences(before: Fingerprint, after: Fingerprint) -> list[Change]:
@@ -88,7 +89,7 @@ def _versions(fingerprint: Fingerprint) -> dict[str, str]:
 def _python(before: Fingerprint, after: Fingerprint) -> Iterable[Change]:
     one, other = before.python, after.python
     # "3.11" is what a folder's name says, "3.11.7" what the interpreter says.
-    if one and other and one != other and not f"{one}.".startswith(f"{other}.") and not f"{other}.".startswith(one):
+    if one and other and not f"{one}.".startswith(f"{other}.") and not f"{other}.".startswith(f"{one}."):
         yield Change("python", "python", one, other)
 
 
@@ -175,7 +176,13 @@ def _plain(kind: str, name: str, before: str | None, after: str | None) -> Itera
 
 
 def _shown(value: str | None) -> str | None:
-    return value if value is None or len(value) <= _SHOWN else value[: _SHOWN - 3] + "..."
+    return value if value is None or len(value) <= _SHOWN else value[: _SHOWN - len(_CUT)] + _CUT
+
+
+def is_cut(value: str) -> bool:
+    """Is a value of a `Change` only the beginning of what was there? One of just this length that ends so by itself is
+    taken for it."""
+    return len(value) == _SHOWN and value.endswith(_CUT)
 
 
 def _counted(names: list[str]) -> str | None:

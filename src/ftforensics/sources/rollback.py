@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from ftforensics.model.ledger import Change, Fingerprint
+from ftforensics.sources.differences import is_cut
 
 _WHEELS = "https://download.pytorch.org/whl/"
 # Distributions that PyTorch's own index has in one build for each CUDA.
@@ -115,7 +116,7 @@ def _variable(change: Change) -> str:
         return _comment(f"variable {change.name}: its value was not kept")
     if change.before is None:
         return f"unset {change.name}"
-    if len(change.before) >= 197 and change.before.endswith("..."):
+    if is_cut(change.before):
         return _comment(f"variable {change.name} began with {change.before}")
     return f"export {change.name}={shlex.quote(change.before)}"
 

@@ -102,6 +102,9 @@ def test_two_pythons_of_one_release_are_told_apart_by_their_whole_version_only()
     assert changed(python="3.11") == []
     assert changed(python="3.1") == ["python 3.11.7 -> 3.1"]
     assert changed(python="3.12.1") == ["python 3.11.7 -> 3.12.1"]
+    before, after = msgspec.structs.replace(BASE, python="3.11.1"), msgspec.structs.replace(BASE, python="3.11.10")
+    assert [line(change) for change in differences(before, after)] == ["python 3.11.1 -> 3.11.10"]
+    assert [line(change) for change in differences(after, before)] == ["python 3.11.10 -> 3.11.1"]
 
 
 def test_ports_dates_ids_and_places_of_output_are_noise() -> None:
