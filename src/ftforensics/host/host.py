@@ -229,9 +229,13 @@ class Host:
         return str(self.root) + self.real_path(path)
 
     def real_path(self, path: str | Path) -> str:
-        """The machine's own path with every symbolic link followed; a missing last part is kept as it is."""
+        """The machine's own path with every symbolic link followed; a missing last part is kept as it is. Raises
+        Refusal for what is no path, as a record may name one."""
         if self._here:
-            return os.path.realpath(path)
+            try:
+                return os.path.realpath(path)
+            except ValueError as error:
+                raise _refusal(path, error) from error
         done: list[str] = []
         rest = [part for part in str(path).split("/") if part][::-1]
         links = 0
@@ -247,6 +251,8 @@ class Host:
             except OSError:  # EINVAL: not a link; ENOENT: kept
                 done.append(part)
                 continue
+            except ValueError as error:
+                raise _refusal(path, error) from error
             links += 1
             if links > LINK_LIMIT:
                 raise Refusal(str(path), os.strerror(errno.ELOOP), errno.ELOOP)
@@ -352,7 +358,7 @@ class Host:
         """
         try:
             place = os.path.realpath(self.local(path))
-        except ValueError:  # an embedded NUL
+        except (Refusal, ValueError):  # a link loop, an embedded NUL
             return False
         while True:
             try:
@@ -422,6 +428,6 @@ def _open_checked(place: str, wanted: Callable[[os.stat_result], bool], refusal:
 
 
 def _refusal(path: str | Path, error: OSError | ValueError) -> Refusal:
-    if isinstance(error, ValueError):  # an embedded NUL
+    if isinstance(error, ValueError):  # an embedded NUL, a lone surrogate
         return Refusal(repr(str(path)), "not a path", errno.EINVAL)
     return Refusal(str(path), os.strerror(error.errno or 0), error.errno)

@@ -49,6 +49,15 @@ def test_a_link_loop_is_refused(tmp_path: Path) -> None:
         Host(root=tmp_path).read_bytes("/a")
 
 
+@pytest.mark.parametrize("path", ["/a\0b", "/\ud800"])
+def test_what_is_no_path_is_refused(path: str, tmp_path: Path) -> None:
+    for host in (Host(), Host(root=tmp_path)):
+        for ask in (host.real_path, host.read_bytes, host.stat, host.names):
+            with pytest.raises(Refusal):
+                ask(path)
+        assert not host.exists(path) and not host.guarded(path)
+
+
 def test_a_refusal_becomes_a_gap(tmp_path: Path) -> None:
     with pytest.raises(Refusal) as refused:
         Host(root=tmp_path).read_bytes("/nothing")
