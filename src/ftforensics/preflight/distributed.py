@@ -217,7 +217,7 @@ def _mapping(options: Options, seen: Ranks, driver: Driver | None) -> Iterator[C
     own = [variable for variable in _BINDS if options.variable(variable)]
     if chosen == [str(seen.local)] and seen.local:  # a wrapper script: CUDA_VISIBLE_DEVICES=$LOCAL_RANK python ...
         own.append("CUDA_VISIBLE_DEVICES")
-    crowd = seen.local_world if seen.local_world is not None else None
+    crowd = seen.local_world
     cite = [Cite("environment", "CUDA_VISIBLE_DEVICES", value if value is not None else "not set")]
     remedies = [
         Remedy("Let every rank of a node see all its GPUs", "unset CUDA_VISIBLE_DEVICES"),

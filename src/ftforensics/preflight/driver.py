@@ -19,6 +19,7 @@ from ftforensics.causes.driver_fit import (
     torch_for_driver,
 )
 from ftforensics.causes.sizes import size_text
+from ftforensics.facts.driver import branch_number
 from ftforensics.facts.gpus import architecture
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.crash import Driver, Gpu, Library
@@ -225,8 +226,8 @@ def architecture_checks(software: Software | None, driver: Driver) -> Iterator[C
 
 def _dropped(known: str, driver: Driver) -> str | None:
     found = architecture(known)
-    branch = (driver.module_version or "").partition(".")[0]
-    if found is None or found.last_driver is None or not branch.isdigit() or int(branch) <= found.last_driver:
+    branch = branch_number(driver.module_version or "")
+    if found is None or found.last_driver is None or branch is None or branch <= found.last_driver:
         return None
     return f"driver branch {found.last_driver} was the last for {found.name}, this is {driver.module_version}"
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ftforensics.causes.driver_fit import capability
 from ftforensics.facts.driver import cuda_tuple, driver_level, minimum_driver
-from ftforensics.facts.gpus import architecture, capability_of
+from ftforensics.facts.gpus import architecture
 from ftforensics.model.crash import Driver, Gpu
+from ftforensics.parsers.gpu_variables import whole_number
 
 
 def visible(gpus: Sequence[Gpu], chosen: Sequence[str] | None) -> list[Gpu]:
@@ -27,16 +29,13 @@ def visible(gpus: Sequence[Gpu], chosen: Sequence[str] | None) -> list[Gpu]:
 
 def _is(gpu: Gpu, entry: str) -> bool:
     if entry.isdigit():
-        return gpu.index == int(entry)
+        return gpu.index is not None and gpu.index == whole_number(entry)
     return gpu.uuid is not None and gpu.uuid.startswith(entry)
 
 
 def with_visible(driver: Driver, chosen: Sequence[str] | None) -> Driver:
     """The driver with the GPUs that the job will see, their capability filled in by their name where NVML gave none."""
-    gpus = [
-        msgspec.structs.replace(gpu, capability=gpu.capability or (capability_of(gpu.name) if gpu.name else None))
-        for gpu in visible(driver.gpus, chosen)
-    ]
+    gpus = [msgspec.structs.replace(gpu, capability=capability(gpu)) for gpu in visible(driver.gpus, chosen)]
     return msgspec.structs.replace(driver, gpus=gpus)
 
 

@@ -162,6 +162,12 @@ def test_the_memory_of_a_hidden_gpu_does_not_matter() -> None:
     assert checks(stack, chosen=["1"])["gpu-memory"].status is Status.OK
 
 
+def test_a_number_that_no_gpu_has_hides_the_rest() -> None:
+    stack = cu128().on_driver("570.124.06", 12080).gpu(memory_total=80 * GIB)
+    for number in ("7", "9" * 5000):
+        assert checks(stack, chosen=[number])["gpus-visible"].status is Status.WARN
+
+
 def test_no_gpu_left_visible_is_told() -> None:
     found = checks(cu128(), chosen=[])
     assert found["gpus-visible"].status is Status.WARN
