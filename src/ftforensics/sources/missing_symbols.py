@@ -164,7 +164,10 @@ def _abi_of_torch(torch: list[_Open]) -> str | None:
     """Which std::string torch was compiled with, by the names in libc10: c10::Error takes one."""
     for file in torch:
         if library_name.kind_of(file.path) == "libc10":
-            names = dynamic_strings(file.fd, file.elf).split(b"\0")
+            try:
+                names = dynamic_strings(file.fd, file.elf).split(b"\0")
+            except OSError:
+                return None
             mine = (name.decode("utf-8", "backslashreplace") for name in names if b"3c10" in name)
             return next((abi for name in mine if is_torch_name(name) and (abi := string_abi(name))), None)
     return None

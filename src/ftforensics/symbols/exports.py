@@ -32,7 +32,6 @@ class Exports:
         self._fd = fd
         self._elf = elf
         self._dynamic = dynamic
-        self._header = self._read_header()
 
     def defines(self, name: str) -> bool:
         """Does the library export `name`? Symbol versions are not compared. Raises OSError."""
@@ -59,7 +58,8 @@ class Exports:
                 break
         return False
 
-    def _read_header(self) -> tuple[int, int, int, int] | None:
+    @cached_property
+    def _header(self) -> tuple[int, int, int, int] | None:
         dynamic = self._dynamic
         if dynamic.gnu_hash is None or dynamic.symbols is None or dynamic.strings is None:
             return None
@@ -87,12 +87,10 @@ class Exports:
         return frozenset(_name(strings, one[0]) for one in symbols if one[3] != SHN_UNDEF)
 
 
-def undefined_names(fd: int, elf: Elf, among: bytes | None = None) -> list[str]:
+def undefined_names(fd: int, elf: Elf) -> list[str]:
     """Names that the file must be given by others: global and undefined; weak ones may stay without. In the table's
-    order. among: read no further when this is not a part of any name in the file. Raises OSError."""
+    order. Raises OSError."""
     symbols, strings = _tables(fd, elf)
-    if among is not None and among not in strings:
-        return []
     return [
         _name(strings, name_at).decode("utf-8", "backslashreplace")
         for name_at, info, _, section, _, _ in symbols

@@ -53,6 +53,20 @@ def test_what_is_exported(compile_library: Compile, style: str) -> None:
 
 
 @needs_cc
+def test_a_file_that_cannot_be_read_says_so_when_it_is_asked(compile_library: Compile) -> None:
+    path = compile_library(SOURCE)
+    with opened(path) as (fd, _, dynamic):
+        elf = read_elf(fd)
+        unreadable = os.open(path, os.O_WRONLY)
+        try:
+            exports = Exports(unreadable, elf, dynamic)  # as of a network file system whose server went away
+            with pytest.raises(OSError):
+                exports.defines("given")
+        finally:
+            os.close(unreadable)
+
+
+@needs_cc
 def test_many_names_share_buckets(compile_library: Compile) -> None:
     names = [f"name_{number}" for number in range(3000)]
     path = compile_library("".join(f"int {name};" for name in names), "-Wl,--hash-style=gnu")
