@@ -92,13 +92,13 @@ def choose(
     )
 
 
-def install_command(wheel: Wheel, *, with_companions: bool = True) -> str:
+def install_command(wheel: Wheel) -> str:
     """The pip line with torchvision and torchaudio where they are known and the index; a default wheel needs none."""
     local = "" if wheel.default or wheel.release >= OWN_INDEX else f"+{wheel.variant}"
     words = ["pip install", f"torch=={wheel.torch}{local}"]
-    if with_companions and wheel.torchvision:
+    if wheel.torchvision:
         words.append(f"torchvision=={wheel.torchvision}{local}")
-    if with_companions and wheel.torchaudio and _has_torchaudio(wheel):
+    if wheel.torchaudio and _has_torchaudio(wheel):
         words.append(f"torchaudio=={wheel.torchaudio}")
     if not wheel.default:
         # --index-url, not --extra-index-url: with the latter a newer build on PyPI can win. The old wheels cannot lose,

@@ -189,10 +189,3 @@ def test_the_pip_line(torch: str, command: str) -> None:
     wheel = find_wheel(torch)
     assert wheel is not None
     assert install_command(wheel) == command
-
-
-def test_the_pip_line_for_torch_alone() -> None:
-    wheel = find_wheel("2.5.1", "cu121")
-    assert wheel is not None
-    alone = "pip install torch==2.5.1 --index-url https://download.pytorch.org/whl/cu121"
-    assert install_command(wheel, with_companions=False) == alone
