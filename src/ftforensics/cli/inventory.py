@@ -39,25 +39,24 @@ def main(arguments: Sequence[str]) -> int:
 
 def _write(pid: int) -> None:
     # Imported here: with missing dependencies (installed with --no-deps) the answer is one line and status 1.
-    import msgspec
-
     from ftforensics.host.host import Host
-    from ftforensics.model.basics import Gap, encode_hook
+    from ftforensics.model.basics import Gap
     from ftforensics.model.crash import Driver
     from ftforensics.sources.driver import installed_driver
     from ftforensics.sources.ledger import record_begun
     from ftforensics.sources.process_stack import stack_of_process
+    from ftforensics.wire.plain_json import encode
 
     host = Host()
     # The driver last: it may take its time, or hang, and what was written before stays.
     stack = stack_of_process(host, pid)
-    _line("libraries", msgspec.json.encode(stack.libraries, enc_hook=encode_hook))
-    _line("software", msgspec.json.encode(stack.software, enc_hook=encode_hook))
+    _line("libraries", encode(stack.libraries))
+    _line("software", encode(stack.software))
 
     driver = installed_driver(host, stack.libcuda, DRIVER_TIMEOUT)
     if isinstance(driver, Gap):
         driver = Driver(note=driver.why)
-    _line("driver", msgspec.json.encode(driver, enc_hook=encode_hook))
+    _line("driver", encode(driver))
     with suppress(Exception):  # a home that cannot be written is no matter for the job's stderr
         record_begun(host, pid, os.environ, driver=driver)
 

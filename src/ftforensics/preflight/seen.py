@@ -117,11 +117,10 @@ def _once(host: Host, folders: list[str]) -> list[str]:
 
 def driver_here(host: Host, libcuda: str | None) -> Driver | Gap:
     """libcuda: the one that the loader would take. No process is looked at, so nothing is said of one."""
-    found = installed_driver(host, libcuda)
+    found = installed_driver(host, libcuda, of_process=False)
     if isinstance(found, Gap):
         return found
-    notes = [note for note in (found.note or "").split("; ") if note != "the process had not loaded libcuda"]
-    return msgspec.structs.replace(found, note="; ".join(notes) or None, gpus=found.gpus or proc_gpus(host))
+    return msgspec.structs.replace(found, gpus=found.gpus or proc_gpus(host))
 
 
 def _devices(host: Host, options: Options) -> bool:

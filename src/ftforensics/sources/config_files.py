@@ -18,7 +18,7 @@ LARGEST = 1 << 20  # bytes; a tokenizer's vocabulary is a JSON file too
 MOST = 8
 
 
-class _Seen(msgspec.Struct):
+class _Seen(msgspec.Struct, frozen=True):
     """What was read of a file of this size and time."""
 
     size: int

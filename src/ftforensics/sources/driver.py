@@ -20,7 +20,7 @@ SYS_MODULE = "/sys/module/nvidia/version"
 PROC_DRIVER = "/proc/driver/nvidia/version"
 NVML = "libnvidia-ml.so.1"
 # Where distributions, NVIDIA's container toolkit and Kubernetes' GPU images put the driver's libraries.
-_LIBRARY_FOLDERS = (
+LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib64",
@@ -41,30 +41,33 @@ class _Answer(msgspec.Struct):
     note: str | None = None
 
 
-def installed_driver(host: Host, libcuda: str | None = None, timeout: float = 3.0) -> Driver | Gap:
+def installed_driver(
+    host: Host, libcuda: str | None = None, timeout: float = 3.0, *, of_process: bool = True
+) -> Driver | Gap:
     """libcuda: the path that the process has mapped, None when it loaded none (then the loader's choice is asked).
+    of_process: False where no process is looked at, so that nothing is said of one.
 
     timeout: seconds for the child process that calls into libcuda and NVML. A Gap when there is no sign of a driver.
     Where NVML does not answer, as after half an upgrade, the version in its library's file name stands in its place.
     To ask a library is to run it. A path may come from a record that somebody else wrote, so only a file that nobody
     but root and the caller can have put there is asked.
     """
-    module_version = _module_version(host)
+    module = module_version(host)
     real_path = _real_path(host, libcuda)
     notes = []
     answers: list[_Answer] = []
     if libcuda and host.live and not host.guarded(libcuda):
         notes.append(f"{libcuda} was not asked: others than root and you may have put it there")
-    elif host.live and (libcuda or module_version or os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")):
+    elif host.live and (libcuda or module or os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")):
         answers, trouble = _ask(host, libcuda or "libcuda.so.1", timeout)
         notes.extend(trouble)
-    if module_version is None and real_path is None and not any(a.api_level or a.nvml_version for a in answers):
+    if module is None and real_path is None and not any(a.api_level or a.nvml_version for a in answers):
         return Gap("driver", f"no NVIDIA driver seen: {SYS_MODULE} and {PROC_DRIVER} are missing, no libcuda is loaded")
-    if libcuda is None:
+    if libcuda is None and of_process:
         notes.append("the process had not loaded libcuda")
     notes.extend(answer.note for answer in answers if answer.note)
     return Driver(
-        module_version=module_version,
+        module_version=module,
         libcuda_path=real_path,
         libcuda_version=nvidia_version.file_version(real_path) if real_path else None,
         api_level=next((answer.api_level for answer in answers if answer.api_level is not None), None),
@@ -75,7 +78,8 @@ def installed_driver(host: Host, libcuda: str | None = None, timeout: float = 3.
     )
 
 
-def _module_version(host: Host) -> str | None:
+def module_version(host: Host) -> str | None:
+    """Of the kernel module that is loaded now: "535.183.01"."""
     for path, parse in ((SYS_MODULE, nvidia_version.bare_version), (PROC_DRIVER, nvidia_version.module_version)):
         try:
             version = parse(host.read_text(path, _VERSION_LIMIT))
@@ -101,7 +105,7 @@ def _nvml_file(host: Host, libcuda: str | None) -> str | None:
     A compatibility package and a toolkit's stubs bring no NVML of their own: the process then gets the machine's.
     """
     beside = [os.path.dirname(libcuda)] if libcuda else []
-    for folder in (*beside, *_LIBRARY_FOLDERS):
+    for folder in (*beside, *LIBRARY_FOLDERS):
         try:
             if host.exists(f"{folder}/{NVML}"):
                 return nvidia_version.file_version(host.real_path(f"{folder}/{NVML}"))

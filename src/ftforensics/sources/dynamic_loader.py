@@ -24,6 +24,7 @@ import msgspec
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
 from ftforensics.parsers.ld_so_cache import CachedLibrary, read_cache
+from ftforensics.parsers.machine_text import processor
 from ftforensics.symbols.dynamic import Dynamic, read_dynamic
 from ftforensics.symbols.elf import PT_LOAD, Elf, ElfError, read_elf
 
@@ -308,8 +309,7 @@ class DynamicLoader:
             text = self._host.read_start("/proc/cpuinfo", 16 << 10).decode("ascii", "replace")
         except Refusal:
             return ()
-        line = next((line for line in text.splitlines() if line.startswith("flags")), "")
-        flags = set(line.partition(":")[2].split())
+        flags = set(processor(text).flags)
         found: list[str] = []
         for name, wanted in LEVELS:
             if not wanted <= flags:

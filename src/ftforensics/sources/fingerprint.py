@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ftforensics.capture.environment import recorded_variables, world_size
-from ftforensics.capture.identity import glibc_version
+from ftforensics.capture.identity import glibc_version, printable
 from ftforensics.capture.redact import redact_arguments
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.crash import CrashRecord, Driver
@@ -23,21 +23,17 @@ from ftforensics.model.software import Package, Software, TorchBuild
 from ftforensics.parsers import dist_info, fingerprint_text, machine_text, nvidia_version
 from ftforensics.sources.config_files import read_config_files
 from ftforensics.sources.counters import read_counters
+from ftforensics.sources.driver import LIBRARY_FOLDERS, module_version
+from ftforensics.sources.identity_here import host_name
 from ftforensics.sources.interpreter import environment_of, is_environment
+from ftforensics.sources.proc_gpus import proc_gpus
+from ftforensics.sources.process_environment import started_with
 from ftforensics.sources.software import read_software
 
 LONGEST_ARGUMENT = 500  # characters
 MOST_ARGUMENTS = 256
 _SMALL = 64 << 10
-_ENVIRONMENT_LIMIT = 4 << 20  # bytes of /proc/PID/environ
 _MOST_PROCESSES = 64
-_LIBCUDA = (
-    "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-    "/usr/lib/aarch64-linux-gnu/libcuda.so.1",
-    "/usr/lib64/libcuda.so.1",
-    "/usr/lib/wsl/lib/libcuda.so.1",
-    "/usr/lib/libcuda.so.1",
-)
 # Names, ids, ports and places that are another's at every start, and what has a member of its own.
 _NOT_COMPARED = {
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "ROLE_WORLD_SIZE",
@@ -126,17 +122,17 @@ def read_fingerprint(
     processor = machine_text.processor(_text(host, "/proc/cpuinfo", start=True) or "")
     libcuda = driver.libcuda_version if driver else None
     return Fingerprint(
-        host=_line(host, "/proc/sys/kernel/hostname") or (os.uname().nodename if host.live else None),
+        host=host_name(host),
         python=subject.python or software.python,
-        prefix=subject.prefix or software.prefix,
+        prefix=_told(subject.prefix or software.prefix),
         packages=_packages(software),
         elsewhere=_elsewhere(host, software),
         torch=_torch(software.torch),
-        driver=(driver.module_version if driver else None) or _module(host),
+        driver=(driver.module_version if driver else None) or module_version(host),
         libcuda=libcuda or _libcuda(host),
         kernel=_line(host, "/proc/sys/kernel/osrelease"),
         glibc=glibc_version() if host.live else None,
-        gpus=[gpu.name for gpu in driver.gpus if gpu.name] if driver and driver.gpus else _gpus(host),
+        gpus=[gpu.name for gpu in (driver and driver.gpus) or proc_gpus(host) if gpu.name],
         cpu=processor.model,
         cores=subject.processors,
         memory=reading.mem_total,
@@ -145,9 +141,12 @@ def read_fingerprint(
         world_size=world_size(subject.environ),
         variables=compared_variables(subject.environ),
         image=_image(host, subject.environ),
-        argv=[text[:LONGEST_ARGUMENT] for text in redact_arguments(subject.argv[:MOST_ARGUMENTS])],
-        cwd=subject.cwd,
-        files=read_config_files(host, subject.argv, subject.cwd),
+        argv=[printable(text)[:LONGEST_ARGUMENT] for text in redact_arguments(subject.argv[:MOST_ARGUMENTS])],
+        cwd=_told(subject.cwd),
+        files=[
+            msgspec.structs.replace(file, path=printable(file.path))
+            for file in read_config_files(host, subject.argv, subject.cwd)
+        ],
     )
 
 
@@ -158,7 +157,7 @@ def environment_folder(host: Host, prefix: str) -> Fingerprint:
     software = read_software(host, prefix=prefix)
     return Fingerprint(
         python=software.python,
-        prefix=prefix,
+        prefix=printable(prefix),
         packages=_packages(software),
         elsewhere=_elsewhere(host, software),
         torch=_torch(software.torch),
@@ -172,10 +171,15 @@ def compared_variables(environ: Mapping[str, str]) -> list[Setting]:
         kept = [word for word in re.split(r"[: ]+", own) if _OUR_PRELOAD not in word]
         environ = {**environ, "LD_PRELOAD": ":".join(kept)}
     return [
-        Setting(name, value[:LONGEST_ARGUMENT])
+        Setting(name, printable(value)[:LONGEST_ARGUMENT])
         for name, value in recorded_variables(environ)
         if name not in _NOT_COMPARED and not name.startswith(_NOT_COMPARED_PREFIXES) and (value or name != "LD_PRELOAD")
     ]
+
+
+def _told(path: str | None) -> str | None:
+    """As text: a folder's name may be no UTF-8, and then no line of the ledger could hold it."""
+    return None if path is None else printable(path)
 
 
 def _packages(software: Software) -> list[Package]:
@@ -205,16 +209,10 @@ def _torch(build: TorchBuild | None) -> str | None:
     return f"{build.version}+rocm{build.hip}" if build.hip else build.version
 
 
-def _module(host: Host) -> str | None:
-    text = _text(host, "/sys/module/nvidia/version")
-    found = nvidia_version.bare_version(text) if text else None
-    return found or nvidia_version.module_version(_text(host, "/proc/driver/nvidia/version") or "")
-
-
 def _libcuda(host: Host) -> str | None:
-    for path in _LIBCUDA:
+    for folder in LIBRARY_FOLDERS:
         try:
-            found = nvidia_version.file_version(host.real_path(path))
+            found = nvidia_version.file_version(host.real_path(f"{folder}/libcuda.so.1"))
         except Refusal:
             continue
         if found:
@@ -222,24 +220,14 @@ def _libcuda(host: Host) -> str | None:
     return None
 
 
-def _gpus(host: Host) -> list[str]:
-    found = []
-    for name in _names(host, "/proc/driver/nvidia/gpus")[:64]:
-        text = _text(host, f"/proc/driver/nvidia/gpus/{name}/information") or ""
-        model = fingerprint_text.gpu_model(text)
-        if model:
-            found.append(model)
-    return found
-
-
 def _image(host: Host, environ: Mapping[str, str]) -> str | None:
     for name in _IMAGE_NAMES:
         if environ.get(name):
-            return environ[name][:LONGEST_ARGUMENT]
+            return printable(environ[name])[:LONGEST_ARGUMENT]
     named = fingerprint_text.podman_image(_text(host, _PODMAN) or "")
     if named:
         return named
-    parts = [f"{word} {environ[name]}".strip() for name, word in _NVIDIA_IMAGE if environ.get(name)]
+    parts = [f"{word} {printable(environ[name])}".strip() for name, word in _NVIDIA_IMAGE if environ.get(name)]
     return "nvidia " + ", ".join(parts)[:LONGEST_ARGUMENT] if parts else None
 
 
@@ -260,10 +248,7 @@ def _arguments(host: Host, pid: int) -> list[str]:
 
 
 def _environ(host: Host, pid: int) -> dict[str, str]:
-    """As the process was started with; what it has set since is its own."""
-    raw = host.read_start(f"/proc/{pid}/environ", _ENVIRONMENT_LIMIT)
-    pairs = (os.fsdecode(entry).partition("=") for entry in raw.split(b"\0") if b"=" in entry)
-    return {name: value for name, _, value in pairs}
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in started_with(host, pid)}
 
 
 def _processors(host: Host, pid: int) -> int | None:

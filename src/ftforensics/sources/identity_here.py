@@ -43,7 +43,7 @@ def read_identity(host: Host) -> Identity:
     groups = _text(host, "/proc/self/cgroup", 64 << 10) or ""
     mounts = _text(host, "/proc/self/mountinfo", 1 << 20) or ""
     return Identity(
-        boot_id=_line(host, BOOT_ID),
+        boot_id=boot_of(host),
         host=_line(host, HOSTNAME),
         container=next(filter(None, map(container_id, groups.splitlines())), None) or container_of_mounts(mounts),
         pid_namespace=namespace,
@@ -106,6 +106,17 @@ def same_groups(identity: Identity, cgroup_namespace: int | None) -> Gap | None:
         "it ran in a cgroup namespace of its own, where paths name other groups than here",
         "run ftforensics analyze in its container while that lives, or start the job by ftforensics run",
     )
+
+
+def boot_of(host: Host) -> str | None:
+    """Another one after every start of the machine; its containers share it."""
+    return _line(host, BOOT_ID)
+
+
+def host_name(host: Host) -> str | None:
+    """Of our own namespace. A sandbox may hide /proc/sys; what the system call says counts for the machine we run on
+    alone."""
+    return _line(host, HOSTNAME) or (os.uname().nodename if host.live else None)
 
 
 def _namespace(host: Host, kind: str) -> int | None:

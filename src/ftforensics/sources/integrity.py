@@ -6,8 +6,6 @@ overwrite each other. Contents on request: they are gigabytes.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -19,6 +17,7 @@ from ftforensics.model.basics import Gap
 from ftforensics.model.software import BrokenFile, Software
 from ftforensics.parsers import dist_info
 from ftforensics.parsers.record_file import recorded_files
+from ftforensics.sources.file_digest import record_sha256
 
 # What runs on the GPU or decides what does. "pytorch-triton": its name in nightly builds.
 _PACKAGES = ("torch", "torchvision", "torchaudio", "triton", "pytorch-triton")
@@ -29,7 +28,6 @@ _NOT_CUDA = ("nvidia-ml-py",)
 _NEVER_LOADED = (".pyc", ".pyi", ".h", ".hpp", ".cuh", ".inl", ".a", ".cmake", ".md", ".rst", ".txt", ".pdb")
 _RECORD_LIMIT = 64 << 20  # bytes; torch's has 2 MB
 _BROKEN_LIMIT = 200  # files told; a package whose folder is gone has 15,000
-_PIECE = 1 << 20
 
 Progress = Callable[[int, int], None]  # bytes hashed, bytes to hash
 
@@ -149,7 +147,7 @@ def _by_content(host: Host, files: list[_Listed], progress: Progress | None) -> 
         if file.sha256 is None:
             continue
         if file.path not in digests:
-            digests[file.path] = _sha256(host, file.path)
+            digests[file.path] = record_sha256(host, file.path)
         if digests[file.path] is None:
             broken.append((file, "cannot be read"))
         elif digests[file.path] != file.sha256:
@@ -158,17 +156,6 @@ def _by_content(host: Host, files: list[_Listed], progress: Progress | None) -> 
         if progress:
             progress(done, total)
     return broken
-
-
-def _sha256(host: Host, path: str) -> str | None:
-    digest = hashlib.sha256()
-    try:
-        with host.open(path) as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-    except (Refusal, OSError):
-        return None
-    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
 
 
 def _forgiven(broken: list[tuple[_Listed, str]], listed: list[_Listed]) -> list[tuple[_Listed, str]]:

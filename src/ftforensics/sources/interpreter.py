@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 
 from ftforensics.host.host import Host, Refusal
-
-_LIMIT = 4 << 20  # bytes of arguments and of environment; the kernel allows less (man 2 execve)
-
+from ftforensics.sources import process_environment
 
 _SIGNS = ("pyvenv.cfg", "conda-meta", "bin/python", "bin/python3")
 
@@ -28,7 +26,7 @@ def environment_of(host: Host, pid: int, files: Host | None = None) -> str | Non
         program = host.real_path(f"/proc/{pid}/exe")
         if not os.path.basename(program).startswith("python"):
             return None
-        first = os.fsdecode(host.read_start(f"/proc/{pid}/cmdline", _LIMIT).partition(b"\0")[0])
+        first = os.fsdecode(host.read_start(f"/proc/{pid}/cmdline", process_environment.LIMIT).partition(b"\0")[0])
         cwd = "" if first.startswith("/") else host.real_path(f"/proc/{pid}/cwd")
         places = [first] if "/" in first else [f"{folder}/{first}" for folder in _search_path(host, pid) if first]
     except Refusal:
@@ -44,6 +42,4 @@ def environment_of(host: Host, pid: int, files: Host | None = None) -> str | Non
 
 
 def _search_path(host: Host, pid: int) -> list[str]:
-    environment = host.read_start(f"/proc/{pid}/environ", _LIMIT)
-    found = next((entry[5:] for entry in environment.split(b"\0") if entry.startswith(b"PATH=")), b"")
-    return os.fsdecode(found).split(":")
+    return os.fsdecode(process_environment.variable(host, pid, b"PATH") or b"").split(":")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
 from ftforensics.capture import VERSION, ledger, procfs
+from ftforensics.capture.identity import printable
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.case import Case
 from ftforensics.model.crash import CrashRecord, Driver
@@ -25,7 +27,7 @@ from ftforensics.sources.fingerprint import (
     subject_of_process,
     subject_of_record,
 )
-from ftforensics.sources.identity_here import BOOT_ID
+from ftforensics.sources.identity_here import boot_of, host_name
 from ftforensics.sources.places import answers
 from ftforensics.sources.processes import is_alive
 from ftforensics.sources.software import package_folders
@@ -72,9 +74,9 @@ def record_begun(
         at=_started(host, start) or host.now(),
         job=job(fingerprint.argv, fingerprint.cwd),
         fingerprint=fingerprint,
-        folder=folder or None,
+        folder=printable(folder) or None,
         pid=pid,
-        boot_id=_boot(host),
+        boot_id=boot_of(host),
         start_ticks=start,
         version=VERSION,
     )
@@ -102,7 +104,8 @@ def compact(path: str, most_runs: int = KEPT_RUNS) -> bool:
                 file.write(kept)
             os.replace(unfinished, path)
         except OSError:
-            os.unlink(unfinished)
+            with suppress(OSError):  # it may not have been made; what was wrong first is told
+                os.unlink(unfinished)
             raise
     except BlockingIOError:
         return False
@@ -187,7 +190,7 @@ def _described(host: Host, case: Case, died_at: float | None) -> Begun | None:
     where = (record.job.host if record and record.job else None) or next(
         (run.started.host for run in case.runs if run.started), None
     )
-    if subject is None or where is None or where != _name(host) or died_at is None:
+    if subject is None or where is None or where != host_name(host) or died_at is None:
         return None
     if record is not None and record.software is not None:
         fingerprint = read_fingerprint(host, subject, software=record.software, driver=record.driver)
@@ -241,7 +244,7 @@ def _recorded(host: Host, path: str, run: str, pid: int) -> bool:
         recent = host.read_end(path, _RECENT)
     except Refusal:
         return False
-    name = _name(host)
+    name = host_name(host)
     begun = [one.begun for one in read_runs(recent)]
     return any((one.run, one.pid, one.fingerprint.host) == (run, pid, name) for one in begun)
 
@@ -258,7 +261,7 @@ def _started(host: Host, start_ticks: int | None) -> float | None:
 
 
 def _runs(host: Host, begun: Begun) -> bool:
-    if begun.pid is None or begun.fingerprint.host != _name(host):
+    if begun.pid is None or begun.fingerprint.host != host_name(host):
         return False
     return is_alive(host, begun.pid, begun.start_ticks, begun.boot_id) is True
 
@@ -268,21 +271,6 @@ def _path() -> str:
     if path is None:
         raise Refusal("the environment ledger", f"is switched off ({ledger.SWITCH}=0), or there is no home for it")
     return path
-
-
-def _boot(host: Host) -> str | None:
-    return _line(host, BOOT_ID)
-
-
-def _name(host: Host) -> str | None:
-    return _line(host, "/proc/sys/kernel/hostname") or (os.uname().nodename if host.live else None)
-
-
-def _line(host: Host, path: str) -> str | None:
-    try:
-        return host.read_text(path, 4096).strip() or None
-    except Refusal:
-        return None
 
 
 def _names(host: Host, folder: str) -> list[str]:

@@ -8,8 +8,6 @@ bytes, and the major number in a SONAME is no version.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import mmap
 import os
 import re
@@ -23,6 +21,7 @@ from ftforensics.model.crash import Library
 from ftforensics.model.software import Software
 from ftforensics.parsers import dist_info, elf_text, library_name, nvidia_version
 from ftforensics.parsers.torch_version import TorchVersion, torch_version
+from ftforensics.sources.file_digest import record_sha256
 from ftforensics.sources.installed_packages import Claim, InstalledPackages
 from ftforensics.symbols.elf import Elf, ElfError, read_elf
 
@@ -177,20 +176,9 @@ def _drift(claim: Claim, path: str, disk: _OnDisk, host: Host, hash_files: bool)
     installed = f"as {claim.package} {claim.version} installed it"
     if claim.size is not None and claim.size != disk.size:
         return f"{disk.size} bytes, {claim.size} {installed}"
-    if hash_files and claim.sha256 and _sha256(path, host) not in (claim.sha256, None):
+    if hash_files and claim.sha256 and record_sha256(host, path) not in (claim.sha256, None):
         return f"other content than {installed}"
     return None
-
-
-def _sha256(path: str, host: Host) -> str | None:
-    digest = hashlib.sha256()
-    try:
-        with host.open(path) as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-    except (Refusal, OSError):
-        return None
-    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
 
 
 def _owns(claim: Claim, kind: str) -> bool:

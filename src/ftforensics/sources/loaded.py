@@ -8,23 +8,20 @@ software and the driver on that boot.
 
 from __future__ import annotations
 
-import platform
 from collections import Counter
 
 import msgspec
 
-from ftforensics.host.host import Host, Refusal
+from ftforensics.host.host import Host
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Case, CaseRecord
 from ftforensics.model.crash import CrashRecord, Driver, Library, Module
 from ftforensics.model.software import Software
 from ftforensics.parsers.library_name import is_torch, kind_of
 from ftforensics.sources.driver import installed_driver
+from ftforensics.sources.identity_here import boot_of, host_name
 from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
 from ftforensics.sources.software import read_software
-
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-HOSTNAME = "/proc/sys/kernel/hostname"
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -145,18 +142,11 @@ def _elsewhere(record: CrashRecord, host: Host) -> str | None:
     name = record.job.host if record.job else None
     if boot_id is None or name is None:
         return "it does not say on which machine and boot it was written"
-    if name != _read(host, HOSTNAME):
+    if name != host_name(host):
         return f"it was written on {name}, another machine or container than this"
-    if boot_id != _read(host, BOOT_ID):
+    if boot_id != boot_of(host):
         return "this machine was started again since"
     return None
-
-
-def _read(host: Host, path: str) -> str | None:
-    try:
-        return host.read_text(path, 4096).strip()
-    except Refusal:
-        return platform.node() if host.live and path == HOSTNAME else None
 
 
 def _libraries(

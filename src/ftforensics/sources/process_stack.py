@@ -10,10 +10,8 @@ from ftforensics.model.software import Software
 from ftforensics.parsers.proc_maps import parse_mapping
 from ftforensics.sources.interpreter import environment_of
 from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
+from ftforensics.sources.process_environment import variable
 from ftforensics.sources.software import read_software
-
-_ENVIRONMENT_LIMIT = 2 << 20  # bytes; the kernel allows 2 MiB of arguments and environment on x86 (man 2 execve)
-_SEARCH_PATH = b"LD_LIBRARY_PATH="
 
 
 class ProcessStack(msgspec.Struct, frozen=True):
@@ -78,10 +76,7 @@ def search_path(host: Host, pid: int) -> str | None:
     """LD_LIBRARY_PATH as the process was started with: the loader reads it once. Of the environment nothing else is
     looked at."""
     try:
-        environment = host.read_start(f"/proc/{pid}/environ", _ENVIRONMENT_LIMIT)
+        found = variable(host, pid, b"LD_LIBRARY_PATH")
     except Refusal:
         return None
-    for variable in environment.split(b"\0"):
-        if variable.startswith(_SEARCH_PATH):
-            return variable[len(_SEARCH_PATH) :].decode("utf-8", "backslashreplace")
-    return None
+    return None if found is None else found.decode("utf-8", "backslashreplace")

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from ftforensics.host.host import Host, Refusal
-from ftforensics.model.ledger import NOT_UNDERSTOOD, Setting
+from ftforensics.model.ledger import NOT_UNDERSTOOD, Begun, ConfigFile, Setting
+from ftforensics.sources.driver import LIBRARY_FOLDERS
 from ftforensics.sources.fingerprint import (
     Subject,
     compared_variables,
@@ -21,6 +22,7 @@ from ftforensics.sources.fingerprint import (
     read_fingerprint,
     subject_of_process,
 )
+from ftforensics.wire.ledger import encode_line, read_runs
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +116,32 @@ def test_a_driver_and_its_gpus(tmp_path: Path) -> None:
     assert (found.driver, found.libcuda, found.gpus) == ("530.30.02", "530.30.02", ["NVIDIA A100-SXM4-80GB"])
     assert (found.host, found.kernel) == ("gpu-07", "5.15.0-91-generic")
     assert found.image == "docker.io/nvidia/cuda:12.1.0-base"
+
+
+@pytest.mark.parametrize("folder", LIBRARY_FOLDERS)
+def test_the_drivers_library_wherever_the_driver_is_looked_for(folder: str, tmp_path: Path) -> None:
+    place = tmp_path / folder.lstrip("/")
+    place.mkdir(parents=True)
+    (place / "libcuda.so.535.183.01").write_text("")
+    (place / "libcuda.so.1").symlink_to("libcuda.so.535.183.01")
+    assert read_fingerprint(Host(root=tmp_path), Subject()).libcuda == "535.183.01"
+
+
+def test_names_that_are_no_utf8_have_a_line_too(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"m\xfcller")
+    (folder / "v").mkdir(parents=True)
+    (folder / "v/pyvenv.cfg").write_text("")
+    (folder / "c.json").write_text('{"a": 1}')
+    environ = {"NCCL_DEBUG_FILE": f"{folder}/log", "DOCKER_IMAGE": os.fsdecode(b"m\xfc")}
+    subject = Subject(["python", f"{folder}/t.py", "c.json"], str(folder), environ, prefix=f"{folder}/v")
+    found = read_fingerprint(Host(), subject)
+    told = f"{tmp_path}/m\\xfcller"
+    assert (found.cwd, found.prefix, found.argv[1], found.image) == (told, f"{told}/v", f"{told}/t.py", "m\\xfc")
+    assert found.variables == [Setting("NCCL_DEBUG_FILE", f"{told}/log")]
+    assert found.files == [ConfigFile(f"{told}/c.json", [Setting("a", "1")])]
+    assert environment_folder(Host(), f"{folder}/v").prefix == f"{told}/v"
+    line = encode_line(Begun("r", 1.0, "job", found))
+    assert read_runs(line)[0].begun.fingerprint == found
 
 
 def test_an_empty_machine_is_all_unknown(tmp_path: Path) -> None:

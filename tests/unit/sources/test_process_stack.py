@@ -49,6 +49,12 @@ def test_libraries_software_and_libcuda(processes: Processes) -> None:
     assert (stack.libcuda, stack.mapped) == ("/usr/lib/x86_64-linux-gnu/libcuda.so.530.30.02", 4)
 
 
+def test_a_large_environment_is_read_to_its_end(processes: Processes) -> None:
+    """The kernel takes 6 MiB where the stack may grow so far."""
+    processes.write("/proc/42/environ", b"A=" + b"x" * (5 << 20) + b"\0LD_LIBRARY_PATH=/b\0PATH=/v/bin\0")
+    assert search_path(processes.host, 42) == "/b"
+
+
 def test_of_the_environment_only_the_search_path_is_taken(processes: Processes) -> None:
     processes.write(
         "/proc/42/environ", b"A_TOKEN=x\0NOT_LD_LIBRARY_PATH=/a\0LD_LIBRARY_PATH=/b:/c\xff\0LD_LIBRARY_PATH=/d\0"
