@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ftforensics.causes.cuda_stack import cuda_frame, elsewhere, gave_up
-from ftforensics.causes.ending import FAULTS, SIGABRT, is_about_gpu, line_cite, signal_of
+from ftforensics.causes.ending import FAULTS, SIGABRT, is_about_gpu, line_cite, other_reason, signal_of
 from ftforensics.facts.cuda_errors import cuda_error
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -79,6 +79,9 @@ def _of_an_error(death: Death, texts: list[StackText], supports: list[Cite]) -> 
     """It ended with a status of its own, or gave up. After a warning most programs go on, on the CPU, and after what a
     library printed some do: that is the reason where the exception that ended it is about the GPU too."""
     printed = any(one.form not in ("exception", "what", "warning") for one in texts)
+    other = other_reason(death) if signal_of(death) is not None else None
+    if other is not None and all(one.form != "what" for one in texts):
+        return Said(texts, Confidence.POSSIBLE, supports, [other])
     last = death.exceptions[-1] if death.exceptions and signal_of(death) is None else None
     if any(one.form in ("exception", "what") for one in texts) or (printed and last is None):
         return Said(texts, Confidence.LIKELY, supports)

@@ -156,6 +156,7 @@ def abort_texts(death: Death, kind: str) -> list[NativeText]:
     return [one for one in death.texts if one.kind == kind]
 
 
+_GIVING_UP = ("cxx-exception", "heap", "assertion")
 _GPU_WORDS = ("cuda", "cudnn", "gpu", "nccl", "nvml", "nvidia")
 
 
@@ -166,6 +167,28 @@ def is_about_gpu(raised: ExceptionSeen) -> bool:
 
 def says_gpu(text: str) -> bool:
     return any(word in text.lower() for word in _GPU_WORDS)
+
+
+def other_reason(death: Death) -> Cite | None:
+    """What the process itself named at its end, when that is not the GPU or its software: the last exception, or why it
+    gave up. What a library had printed before that did not end it."""
+    number = signal_of(death)
+    if number is None and death.exceptions and not is_about_gpu(death.exceptions[-1]):
+        last = death.exceptions[-1]
+        return _ended_after(line_cite(last.line), f"{last.type}: {last.message}")
+    if number != SIGABRT:
+        return None
+    thrown = death.crash.record.cxx_exception if death.crash is not None else None
+    if thrown is not None and thrown.what and not says_gpu(f"{thrown.type} {thrown.what}"):
+        return _ended_after(Cite("crash", "cxx_exception", ""), thrown.what)
+    said = death.texts[-1] if death.texts else None
+    if said is None or said.kind not in _GIVING_UP or says_gpu(f"{said.type} {said.message} {said.line.text}"):
+        return None
+    return _ended_after(line_cite(said.line), said.message or said.line.text)
+
+
+def _ended_after(place: Cite, text: str) -> Cite:
+    return Cite(place.source, place.locator, f"it went on after that, and ended after {text}"[:200])
 
 
 def line_cite(line: TextLine) -> Cite:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable
 
-from ftforensics.causes.ending import FAULTS, SIGABRT, is_about_gpu, line_cite, signal_of
+from ftforensics.causes.ending import FAULTS, SIGABRT, line_cite, other_reason, signal_of
 from ftforensics.causes.library_set import is_cuda_or_torch, variant_of
 from ftforensics.causes.stack import frame_text, places
 from ftforensics.facts.choose import install_command
@@ -168,11 +168,9 @@ def _last_failure(raised: list[ExceptionSeen]) -> ExceptionSeen:
 
 def goes_with_end(death: Death, text: StackText) -> bool:
     """The same of what a library prints itself when it cannot go on: nobody catches that."""
-    number = signal_of(death)
     known = death.code is not None or death.signal is not None
-    otherwise = number is None and bool(death.exceptions) and not is_about_gpu(death.exceptions[-1])
     printed = text.form not in ("exception", "warning")
-    return (known and printed and not otherwise) or ended_by_exception(death, text)
+    return (known and printed and other_reason(death) is None) or ended_by_exception(death, text)
 
 
 def text_cites(death: Death, texts: Iterable[StackText]) -> list[Cite]:

@@ -7,7 +7,7 @@ process. They are joined by pid, start time, boot and rank; what cannot be joine
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -125,9 +125,16 @@ def build_deaths(case: Case, crashes: Sequence[Crash]) -> list[Death]:
         _add_launcher(drafts, log)
     if case.given_pid is not None and not any(_is_pid(draft, case.given_pid) for draft in drafts):
         drafts.append(_Draft(pid=case.given_pid))
-    if not drafts and case.given_exit is not None:
-        drafts.append(_Draft())
+    alone = not drafts and case.given_exit is not None
+    if alone:
+        # How it ended the person knows, and why its last words may say.
+        drafts = _from_last_words(case) if case.given_exit == 1 else []
+        drafts = [replace(one, code=None) for one in drafts] or [_Draft()]
     _apply_given(drafts, case)
+    for log in case.launcher_logs if alone else []:
+        for event in log.events:
+            if isinstance(event, NativeText):
+                _give_text(drafts, event)
     if not drafts:
         drafts = list(_from_kernel(case.kernel_logs)) or _from_notices(case.notices) or _from_last_words(case)
     return _finish(case, drafts)

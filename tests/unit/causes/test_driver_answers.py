@@ -92,6 +92,16 @@ def test_the_answer(death: DeathBuilder, cause: str, confidence: str | None) -> 
     assert confidence is None or verdict.confidence == confidence
 
 
+@pytest.mark.parametrize("code", [35, 209, 222, 803])
+def test_who_gives_up_over_something_else_had_gone_on_after_the_drivers_error(code: int) -> None:
+    death = printed(ended(6).text("cxx-exception", "bad shard", "std::runtime_error"), error(code, form="line"))
+    weighed = judge(death)
+    assert weighed.verdict.cause == "uncaught-cxx-exception"
+    assert weighed.hypotheses
+    for other in weighed.hypotheses:
+        assert other.confidence is Confidence.POSSIBLE and "bad shard" in other.against[0].text
+
+
 def test_two_copies_of_a_library_come_before_the_driver() -> None:
     for crash in (in_nccl(on_driver()), null_write(on_driver())):
         builder = crash.system("/usr/local/cuda-12.1/lib64/libcudnn.so.9.1.0", "libcudnn", "9.1.0")

@@ -69,3 +69,18 @@ def test_missing_evidence_weakens() -> None:
     assert harmless.confidence is Confidence.POSSIBLE and harmless.against
     (went_on,) = ask_text(ID, stack_text("openmp-twice", library="libiomp5.so", file="libomp.so"), death=ended(11))
     assert went_on.confidence is Confidence.POSSIBLE and went_on.against
+
+
+@pytest.mark.parametrize(
+    ("death", "said"),
+    [
+        (ended(code=5), "went on"),
+        (ended(code=1).exception("ValueError", "bad label 7"), "ValueError: bad label 7"),
+        (ended(6).text("cxx-exception", "bad shard"), "bad shard"),
+        (ended(6).text("heap", "free(): invalid pointer"), "free(): invalid pointer"),
+    ],
+    ids=["status 5", "exception", "C++ exception", "heap"],
+)
+def test_who_names_another_reason_had_gone_on(death: DeathBuilder, said: str) -> None:
+    (finding,) = ask_text(ID, stack_text("openmp-twice", library="libiomp5.so", file="libomp.so"), death=death)
+    assert finding.confidence is Confidence.POSSIBLE and said in finding.against[0].text

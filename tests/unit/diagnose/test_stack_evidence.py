@@ -293,3 +293,13 @@ def test_who_says_that_another_process_went_away_did_not_begin_it() -> None:
     )
     case = Case(records=[], launcher_logs=[read_launcher_log(log.encode(), path="train.log")])
     assert build_deaths(case, []) == []
+
+
+def test_who_gives_the_exit_code_is_told_the_last_words_too() -> None:
+    log = b'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\nValueError: bad label\n'
+    (death,) = build_deaths(Case([], launcher_logs=[read_launcher_log(log, path="train.log")], given_exit=1), [])
+    assert (death.code, [one.message for one in death.exceptions]) == (1, ["bad label"])
+    assert any(cite.source == "given" for cite in death.ending)
+    log = b"terminate called after throwing an instance of 'std::runtime_error'\n  what():  bad shard\n"
+    (death,) = build_deaths(Case([], launcher_logs=[read_launcher_log(log, path="train.log")], given_exit=-6), [])
+    assert (death.signal, [one.message for one in death.texts]) == (6, ["bad shard"])

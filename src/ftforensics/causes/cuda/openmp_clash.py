@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import blame, frame_name
-from ftforensics.causes.ending import SIGABRT, signal_of
+from ftforensics.causes.ending import SIGABRT, other_reason, signal_of
 from ftforensics.causes.library_evidence import (
     find_frame,
     library_cite,
@@ -117,13 +117,16 @@ def check_death(death: Death) -> Iterator[Finding]:
         return
     text = texts[-1]
     names = [(name or "").rpartition("/")[2] for name in (text.library, text.file)]
-    # Intel's runtime ends the process by abort after error 15; without an end of that kind the job was told to go on.
-    sure = signal_of(death) in (None, SIGABRT) and text.form != "warning"
+    # Intel's runtime ends the process by abort after error 15, and MKL's layer with status 1, which is also what a
+    # parent makes of an abort; after another end, or with another reason told, the job was made to go on.
+    other = other_reason(death)
+    fitting = signal_of(death) == SIGABRT or (signal_of(death) is None and death.code in (None, 1))
+    sure = fitting and text.form != "warning" and other is None
     yield Finding(
         cause="openmp-clash",
         confidence=likely_if(sure),
         summary=f"Two OpenMP runtimes met in the process: {' and '.join(name for name in names if name)}.",
         supports=text_cites(death, [text]),
-        against=[] if sure else [Cite("launcher", f"line {text.line.number}", "the process went on after it")],
+        against=[] if sure else [other or Cite("launcher", f"line {text.line.number}", "the process went on after it")],
         remedies=list(_REMEDIES),
     )
