@@ -118,7 +118,11 @@ def _finding(crash: Crash, mix: Mix) -> Finding | None:
     if same:
         against.append(Cite("libraries", mix.libraries[0].path, f"both are {mix.what} {versions[0]}"))
     if len(majors) > 1 and not mix.private:
-        against.append(Cite("libraries", mix.libraries[0].path, "their names for the loader (SONAME) differ, which keeps them apart"))
+        against.append(
+            Cite(
+                "libraries", mix.libraries[0].path, "their names for the loader (SONAME) differ, which keeps them apart"
+            )
+        )
     if mix.private:
         against.append(Cite("libraries", mix.libraries[0].path, "one is a package's private copy under its own name"))
     unknown = [
