@@ -9,6 +9,7 @@ import msgspec
 from ftforensics.causes.ending import (
     SIGKILL,
     SIGTERM,
+    ended_badly,
     fits_in_time,
     is_own,
     is_unseen,
@@ -44,7 +45,7 @@ def statement(
 ) -> Statement | None:
     """The best statement of these kinds about this process. endings: signals that it explains; a program that handles
     the first of them may also end with a status of its own, which is then likely at most."""
-    if death.alive or (death.code == 0 and death.signal is None):
+    if not ended_badly(death):
         return None
     number = signal_of(death)
     if number is not None and number not in endings:

@@ -12,13 +12,8 @@ from ftforensics.model.case import Crash
 from ftforensics.model.diagnosis import Frame
 from ftforensics.model.mechanism import Mechanism
 from ftforensics.model.signals import signal_name
-from ftforensics.parsers.library_name import kind_of
+from ftforensics.parsers.library_name import is_cuda, kind_of
 
-_CUDA_KIND = re.compile(
-    r"lib(cuda|cudart|cublas|cublasLt|cudnn|cudnn_[a-z_]+|nccl|nccl-net|nvJitLink|nvrtc|nvrtc-builtins|cufftw?|curand"
-    r"|cusolver|cusolverMg|cusparse|cusparseLt|cufile|cupti|nvToolsExt|nvshmem_host|nvidia-[a-z]+|torch_cuda[a-z_]*"
-    r"|c10_cuda)"
-)
 # Extensions of these packages have nothing to do with a GPU. An unknown one may.
 _PLAIN_PACKAGES = (
     "numpy", "scipy", "pandas", "pyarrow", "pillow", "lxml", "msgspec", "orjson", "regex", "tokenizers", "safetensors",
@@ -34,7 +29,8 @@ _BY_NAME = re.compile(r"cuda[^/]*\.so|/lib(nvinfer|onnxruntime_providers_tensorr
 
 def is_cuda_library(path: str) -> bool:
     """A library of CUDA or one that calls it, by its name."""
-    return _CUDA_KIND.fullmatch(kind_of(path.removesuffix(" (deleted)")) or "") is not None
+    kind = kind_of(path.removesuffix(" (deleted)")) or ""
+    return is_cuda(kind) or kind == "libc10_cuda" or kind.startswith("libtorch_cuda")
 
 
 def may_call_driver(crash: Crash, path: str) -> bool:

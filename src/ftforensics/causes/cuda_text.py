@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ftforensics.causes.cuda_stack import cuda_frame, elsewhere, gave_up
-from ftforensics.causes.ending import FAULTS, SIGABRT, is_about_gpu, line_cite, other_reason, signal_of
+from ftforensics.causes.ending import (
+    SIGABRT,
+    ended_badly,
+    ended_from_outside,
+    is_about_gpu,
+    line_cite,
+    other_reason,
+    signal_of,
+)
 from ftforensics.facts.cuda_errors import cuda_error
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -44,7 +52,7 @@ def stands_for(cause: str) -> Wanted:
 def said(death: Death, wanted: Wanted, *, faults: bool = False) -> Said | None:
     """What the output of a process that ended badly says. faults: a library that goes on after this error may well end
     by a memory fault; of the others an exception or an abort is the way."""
-    if death.alive or (death.code == 0 and death.signal is None):
+    if not ended_badly(death):
         return None
     texts = [one for one in death.stack_texts if wanted(one)]
     return _weigh(death, texts, faults) if texts else None
@@ -65,7 +73,7 @@ def said_in_record(crash: Crash, wanted: Wanted) -> Said | None:
 def _weigh(death: Death, texts: list[StackText], faults: bool) -> Said:
     supports = [*_cites(texts), *death.ending]
     number = signal_of(death)
-    if number is not None and number not in FAULTS:
+    if ended_from_outside(death):
         against = [about_ending(death, "somebody sent the signal that ended it; no error of CUDA's does that")]
         return Said(texts, Confidence.POSSIBLE, supports, against)
     if number is None and death.code is None:

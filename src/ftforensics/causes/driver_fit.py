@@ -23,14 +23,13 @@ from ftforensics.model.crash import Driver, Gpu, Library
 from ftforensics.model.diagnosis import Remedy
 from ftforensics.model.launcher import ExceptionSeen, TextLine
 from ftforensics.model.software import Software
+from ftforensics.parsers.library_name import is_driver
 from ftforensics.parsers.stack_message import in_exception
 
 # Versions may come from a record that somebody else wrote: what is no version is as good as not there.
 _DRIVER_VERSION = re.compile(r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}")
 _CUDA_VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(\.[0-9]{1,4}){0,2}")
 _API_LEVELS = range(1000, 100_000)  # of cuDriverGetVersion: 1000 * major + 10 * minor
-# Parts of a driver whose files carry its version in their names.
-_DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm")
 _OPENS_DRIVER = ("libcudart", "libtorch_cuda", "libc10_cuda", "libnccl")
 _COMPAT = re.compile(r"/(cuda-)?compat[^/]*/")
 # What NVML calls its own version: the CUDA major and then the driver's, "12.570.124.06".
@@ -137,7 +136,7 @@ def half_upgraded(driver: Driver | None, libraries: list[Library] | None = None)
         ("driver", "nvml_version", "libnvidia-ml", _NVML_PREFIX.sub("", driver.nvml_version or "", count=1)),
     ]
     for one in libraries or []:
-        if one.kind in _DRIVER_LIBRARIES and one.origin not in ("compat", "stubs") and one.path != driver.libcuda_path:
+        if is_driver(one.kind) and one.origin not in ("compat", "stubs") and one.path != driver.libcuda_path:
             parts.append(("libraries", one.path, one.path, one.version))
     torn = [
         Cite(source, locator, f"{name} is {found}")

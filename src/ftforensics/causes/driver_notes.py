@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from ftforensics.causes.ending import shortly_before
 from ftforensics.model.death import Death, DriverNoteMatch
-
-_NEAR = 120.0  # seconds: a process that was refused ends soon after
-_CLOCK_SLACK = 2.0
 
 
 def mismatches(death: Death) -> list[DriverNoteMatch]:
@@ -15,5 +13,6 @@ def mismatches(death: Death) -> list[DriverNoteMatch]:
 
 
 def fits(match: DriverNoteMatch) -> bool | None:
-    """Was it said shortly before the end? None: the clocks cannot be compared."""
-    return None if match.before is None else -_CLOCK_SLACK <= match.before <= _NEAR
+    """Was it said shortly before the end? A process that was refused ends soon after. None: the clocks cannot be
+    compared."""
+    return shortly_before(match.before)

@@ -35,6 +35,17 @@ def signal_of(death: Death) -> int | None:
     return _NEGATIVE.get(death.code)
 
 
+def ended_badly(death: Death) -> bool:
+    """Is it over, and not with exit status 0? An end that nobody saw counts."""
+    return not death.alive and not (death.code == 0 and death.signal is None)
+
+
+def ended_from_outside(death: Death) -> bool:
+    """Did a signal end it that no program brings on itself?"""
+    number = signal_of(death)
+    return number is not None and number not in FAULTS
+
+
 def is_killed(death: Death) -> bool:
     return signal_of(death) == SIGKILL
 
@@ -62,6 +73,11 @@ def fits_in_time(death: Death, moment: Moment, longest: float) -> bool | None:
         return None
     slack = _CLOCK_SLACK + death.when.accuracy + moment.accuracy
     return -slack <= before <= longest + slack
+
+
+def shortly_before(before: float | None) -> bool | None:
+    """Was it within two minutes before the end? before: seconds; None: the clocks cannot be compared."""
+    return None if before is None else -_CLOCK_SLACK <= before <= _RECENT
 
 
 def senders(death: Death) -> Iterator[SentMatch]:

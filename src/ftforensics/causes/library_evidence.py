@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable
 
-from ftforensics.causes.ending import FAULTS, SIGABRT, line_cite, other_reason, signal_of
+from ftforensics.causes.cuda_stack import gave_up, is_fault
+from ftforensics.causes.ending import SIGABRT, ended_badly, ended_from_outside, line_cite, other_reason, signal_of
 from ftforensics.causes.library_set import is_cuda_or_torch, variant_of
 from ftforensics.causes.stack import frame_text, places
 from ftforensics.facts.choose import install_command
@@ -19,11 +20,8 @@ from ftforensics.model.launcher import ExceptionSeen, StackText
 from ftforensics.model.mechanism import Mechanism
 from ftforensics.model.software import TorchBuild
 
-# Ends that another thing than wrong code explains: somebody's signal, a file, the hardware.
-_FOREIGN = (
-    Mechanism.SENT_BY_PROCESS, Mechanism.KILLED, Mechanism.BUS_TRUNCATED_FILE, Mechanism.BUS_SHM_FULL,
-    Mechanism.BUS_HARDWARE,
-)  # fmt: skip
+# Faults that another thing than wrong code explains: a file, the hardware.
+_FOREIGN = (Mechanism.BUS_TRUNCATED_FILE, Mechanism.BUS_SHM_FULL, Mechanism.BUS_HARDWARE)
 # Ends that say themselves what went wrong; a library set explains one only when the stack leads into it.
 _TOLD = (
     Mechanism.STACK_OVERFLOW, Mechanism.INTEGER_DIVISION, Mechanism.ABORT_CXX_EXCEPTION, Mechanism.ABORT_HEAP,
@@ -34,12 +32,12 @@ _DEPTH = 64  # frames; what stands further out set the work going, long before
 
 def own_fault(crash: Crash) -> bool:
     """Did the process's own code end it, as far as the record says?"""
-    return crash.record.signal is not None and crash.reading.mechanism not in _FOREIGN
+    return is_fault(crash) and crash.reading.mechanism not in _FOREIGN
 
 
 def is_bad_pointer(crash: Crash) -> bool:
     """A fault of memory access or execution that does not say itself where it comes from."""
-    return own_fault(crash) and crash.reading.mechanism not in _TOLD and signal_name_of(crash) != "SIGABRT"
+    return own_fault(crash) and crash.reading.mechanism not in _TOLD and not gave_up(crash)
 
 
 def signal_name_of(crash: Crash) -> str:
@@ -64,8 +62,8 @@ def frame_in(crash: Crash, paths: Iterable[str]) -> Cite | None:
     return find_frame(crash, lambda frame: frame.library in wanted)
 
 
-def cuda_frame(crash: Crash) -> Cite | None:
-    """The innermost frame in a library of CUDA's or torch's."""
+def cuda_or_torch_frame(crash: Crash) -> Cite | None:
+    """The innermost frame in a library of CUDA's or torch's. Who asks about CUDA alone: `cuda_stack.cuda_frame`."""
     return find_frame(crash, lambda frame: is_cuda_or_torch(frame.library or ""))
 
 
@@ -110,9 +108,8 @@ def short_place(path: str) -> str:
 def library_cite(library: Library) -> Cite:
     said = [part for part in (library.kind, library.version) if part]
     whose = library.package or (f"a copy of {library.vendored_by}'s" if library.vendored_by else None)
-    about = [
-        part for part in (whose, library.origin, f"built for CUDA {library.cuda}" if library.cuda else None) if part
-    ]
+    place = "from elsewhere" if library.origin == "other" else library.origin
+    about = [part for part in (whose, place, f"built for CUDA {library.cuda}" if library.cuda else None) if part]
     return Cite("libraries", library.path, " ".join(said) + (f" ({', '.join(about)})" if about else ""))
 
 
@@ -142,8 +139,7 @@ def unset(name: str = "LD_LIBRARY_PATH") -> Remedy:
 
 def software_texts(death: Death, *kinds: str) -> list[StackText]:
     """What the log says about the software, of a process that ended through its own fault."""
-    number = signal_of(death)
-    if death.alive or (number is not None and number not in FAULTS) or (number is None and death.code == 0):
+    if not ended_badly(death) or ended_from_outside(death):
         return []
     return [one for one in death.stack_texts if one.kind in kinds]
 
@@ -179,6 +175,11 @@ def text_cites(death: Death, texts: Iterable[StackText]) -> list[Cite]:
 
 def likely_if(sure: object) -> Confidence:
     return Confidence.LIKELY if sure else Confidence.POSSIBLE
+
+
+def stem(text: StackText) -> str:
+    """Of the library that a text names: "/opt/lib/libcudnn.so.9" -> "libcudnn"; "" where it names none."""
+    return (text.library or "").rpartition("/")[2].partition(".so")[0]
 
 
 def rebuild(package: str) -> str:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 
-_STEMS = (
+_CUDA_STEMS = (
     r"cuda|cudart|cublas|cublasLt|cudnn(?:_[a-z_]+)?|nccl|nccl-net|nvJitLink|nvrtc|nvrtc-builtins"
     r"|cufft|cufftw|curand|cusolver|cusolverMg|cusparse|cusparseLt|cufile|cupti|nvToolsExt|nvshmem_host"
     r"|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm"
+)
+_STEMS = (
+    rf"{_CUDA_STEMS}"
     r"|torch(?:_[a-z_]+)?|c10(?:_[a-z_]+)?|shm"
     r"|gomp|omp|iomp5|stdc\+\+"
     r"|tbb(?:malloc)?(?:_proxy)?|tbbbind(?:_[0-9_]+)?|mkl_[a-z0-9_]+"
@@ -22,6 +25,7 @@ _KNOWN = re.compile(rf"^(lib(?:{_STEMS}))(?:-[0-9a-f]{{8}})?\.so(?:\.([0-9.]+))?
 _EXTENSION = re.compile(r"\.(?:cpython-\d+[a-z]*(?:-[\w.-]+)?|abi3)\.so$")
 # Bindings that carry the name of a library.
 _BINDINGS = re.compile(r"^lib(?:torchvision|torchaudio|torchtext|bitsandbytes)[a-z0-9_]*\.so$")
+_CUDA = re.compile(rf"lib(?:{_CUDA_STEMS})")
 _DRIVER = frozenset(("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm"))
 _TORCH = re.compile(r"^lib(?:torch|c10)(?:_|$)|^libshm$")
 
@@ -51,6 +55,11 @@ def version_of(path: str) -> str | None:
     known = _KNOWN.match(path.rpartition("/")[2])
     version = known[2] if known else None
     return version if version and "." in version else None
+
+
+def is_cuda(kind: str) -> bool:
+    """Is this one of CUDA's own libraries, or of the driver's?"""
+    return _CUDA.fullmatch(kind) is not None
 
 
 def is_driver(kind: str) -> bool:

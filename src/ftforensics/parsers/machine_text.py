@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-_LIMIT = re.compile(r"(Max [a-z ]+?)\s{2,}(unlimited|\d{1,20})\s+(unlimited|\d{1,20})(?:\s|$)")
+_LIMIT = re.compile(r"(Max [a-z ]{1,40}?)\s{2,40}(unlimited|\d{1,20})\s{1,40}(unlimited|\d{1,20})(?:\s|$)")
 # fs/proc/base.c, lnames; the other limits decide nothing here.
 _NAMES = {
     "Max open files": "nofile",

@@ -48,6 +48,7 @@ from ftforensics.causes.library_evidence import (
     reinstall_torch,
     signal_name_of,
     software_texts,
+    stem,
     text_cites,
     where,
 )
@@ -57,7 +58,6 @@ from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Finding, Remedy
-from ftforensics.model.launcher import StackText
 from ftforensics.model.software import BrokenFile, Pin, Software
 
 KIND = Kind.CIRCUMSTANCE
@@ -155,12 +155,12 @@ def _remedies(broken: list[BrokenFile], software: Software | None) -> list[Remed
 
 def check_death(death: Death) -> Iterator[Finding]:
     """The loader does not find a library that a CUDA package brings."""
-    texts = [one for one in software_texts(death, "library-missing") if set_name(_stem(one)) not in (None, "PyTorch")]
+    texts = [one for one in software_texts(death, "library-missing") if set_name(stem(one)) not in (None, "PyTorch")]
     if not texts:
         return
     text = texts[-1]
     software = death.crash.record.software if death.crash is not None else None
-    absent = _absent(software, set_name(_stem(text)) or "")
+    absent = _absent(software, set_name(stem(text)) or "")
     name = (text.library or "").rpartition("/")[2]
     yield Finding(
         cause="broken-install",
@@ -178,10 +178,6 @@ def check_death(death: Death) -> Iterator[Finding]:
             Remedy("See what is missing or damaged in this environment", "ftforensics check --verify", settles=True),
         ],
     )
-
-
-def _stem(text: StackText) -> str:
-    return (text.library or "").rpartition("/")[2].partition(".so")[0]
 
 
 def _absent(software: Software | None, what: str) -> Pin | None:

@@ -39,7 +39,7 @@ from ftforensics.causes.cuda_stack import elsewhere, is_fault
 from ftforensics.causes.cuda_text import about_ending, said
 from ftforensics.causes.driver_fit import half_upgraded
 from ftforensics.causes.driver_notes import fits, mismatches
-from ftforensics.causes.ending import FAULTS, is_about_gpu, line_cite, signal_of, weaker
+from ftforensics.causes.ending import ended_badly, ended_from_outside, is_about_gpu, line_cite, signal_of, weaker
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.sizes import time_text
 from ftforensics.model.basics import Cite, Gap
@@ -77,7 +77,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         confidence = text.confidence if plain else weaker(text.confidence, Confidence.POSSIBLE)
         gap = [] if plain else [Gap("driver", "the versions of its two halves", _COMPARE)]
         yield _finding(confidence, [*text.supports, *torn], text.against, [*text.unknown, *gap])
-    elif notes and not (death.alive or (death.code == 0 and death.signal is None)):
+    elif notes and ended_badly(death):
         yield _noted(death, notes[0], torn)
 
 
@@ -98,7 +98,7 @@ def _noted(death: Death, match: DriverNoteMatch, torn: list[Cite]) -> Finding:
         against.append(Cite(match.cite.source, match.cite.locator, f"that was {when}"))
         confidence = Confidence.POSSIBLE
     number = signal_of(death)
-    if number is not None and number not in FAULTS:
+    if ended_from_outside(death):
         against.append(about_ending(death, "somebody sent the signal that ended it; no driver does that"))
         confidence = Confidence.POSSIBLE
     last = death.exceptions[-1] if death.exceptions and number is None else None

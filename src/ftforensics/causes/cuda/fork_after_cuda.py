@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.cuda_stack import gave_up
 from ftforensics.causes.cuda_text import said_in_record, stands_for
 from ftforensics.causes.library_evidence import (
     find_frame,
@@ -110,7 +111,7 @@ def _uses_cuda(frame: Frame) -> bool:
 
 def _inside(crash: Crash) -> bool:
     """Did it end in CUDA's own code, or by an abort that came from there?"""
-    if signal_name_of(crash) == "SIGABRT":
+    if gave_up(crash):
         return True
     return any(kind_of(frame.library or "") in ("libcuda", "libcudart") for index, frame in frames(crash) if index < 8)
 

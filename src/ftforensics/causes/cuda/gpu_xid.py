@@ -44,12 +44,14 @@ import msgspec
 from ftforensics.causes.cuda_stack import elsewhere
 from ftforensics.causes.cuda_text import about_ending
 from ftforensics.causes.ending import (
-    FAULTS,
     SIGABRT,
+    ended_badly,
+    ended_from_outside,
     is_about_gpu,
     is_unseen,
     rank_of,
     says_gpu,
+    shortly_before,
     signal_of,
     strength,
     weaker,
@@ -66,9 +68,7 @@ KIND = Kind.CIRCUMSTANCE
 ORDER = 30
 REFINES = ("uncaught-cxx-exception",)
 CHANGES = ("gpu", "driver", "kernel")
-_NEAR = 120.0  # seconds from the event to the end: the program meets it at its next wait for the GPU
-_LONG = 3600.0
-_CLOCK_SLACK = 2.0
+_LONG = 3600.0  # seconds from the event to the end; a program meets it at its next wait for the GPU
 _CLEARED_AWAY = 45
 _FOLLOWING = (43, 45, 154)  # what comes after another event
 _APPLICATION, _HARDWARE, _DRIVER = "application", "hardware", "driver"
@@ -83,10 +83,10 @@ class _Weighed(msgspec.Struct, frozen=True):
 
 
 def check_death(death: Death) -> Iterator[Finding]:
-    if death.alive or (death.code == 0 and death.signal is None):
+    if not ended_badly(death):
         return
     weighed = [found for match in death.xids if (found := _weigh(death, match)) is not None]
-    off_bus = [one for one in death.driver_notes if one.note.kind == "fallen-off-bus" and _near(one.before)]
+    off_bus = [one for one in death.driver_notes if one.note.kind == "fallen-off-bus" and shortly_before(one.before)]
     if not weighed:
         if off_bus:
             yield _off_bus(death, [one.cite for one in off_bus])
@@ -128,8 +128,7 @@ def _weigh(death: Death, found: XidMatch) -> _Weighed | None:
         return _of_the_machine(found, meaning)
     if found.before is not None and found.before > _LONG:
         return None
-    number = signal_of(death)
-    sent = number is not None and number not in FAULTS
+    sent = ended_from_outside(death)
     if sent and found.xid.number in _FOLLOWING:
         return None  # a killed process leaves them
     confidence = weaker(strength(found.match.tie, found.match.against), Confidence.LIKELY)
@@ -156,7 +155,7 @@ def _speaks_of_gpu(death: Death) -> bool:
 
 
 def _doubts(death: Death, found: XidMatch, meaning: XidMeaning | None) -> Iterator[Cite]:
-    if found.before is not None and not _near(found.before):
+    if found.before is not None and not shortly_before(found.before):
         when = f"{time_text(abs(found.before))} {'before' if found.before > 0 else 'after'} the end"
         yield Cite(found.cite.source, found.cite.locator, f"that was {when}")
     if meaning is None:
@@ -174,14 +173,10 @@ def _doubts(death: Death, found: XidMatch, meaning: XidMeaning | None) -> Iterat
 def _of_the_machine(found: XidMatch, meaning: XidMeaning | None) -> _Weighed | None:
     """An event that is not tied to this process: of another one, or of a GPU that nobody is named for."""
     hardware = found.xid.switch or (meaning is not None and meaning.blame != _APPLICATION and meaning.ends)
-    if not hardware or not _near(found.before) or found.xid.number in _FOLLOWING:
+    if not hardware or not shortly_before(found.before) or found.xid.number in _FOLLOWING:
         return None
     whose = f"it names pid {found.xid.pid}" if found.xid.pid is not None else "it names no process"
     return _Weighed(found, meaning, Confidence.POSSIBLE, [Cite(found.cite.source, found.cite.locator, whose)], [])
-
-
-def _near(before: float | None) -> bool:
-    return before is not None and -_CLOCK_SLACK <= before <= _NEAR
 
 
 def _summary(weighed: _Weighed) -> str:

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.library_evidence import (
-    cuda_frame,
+    cuda_or_torch_frame,
     find_frame,
     frames,
     is_bad_pointer,
@@ -80,7 +80,7 @@ def _kind(module: Module) -> str | None:
 
 
 def _came_first(crash: Crash, name: str, other: Module, torch: Module) -> Iterator[Finding]:
-    frame = cuda_frame(crash) or find_frame(crash, lambda one: one.library == other.path)
+    frame = cuda_or_torch_frame(crash) or find_frame(crash, lambda one: one.library == other.path)
     if frame is None and frames(crash):
         return
     first_use = _first_use(crash)

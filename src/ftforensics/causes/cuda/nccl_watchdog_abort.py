@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.cuda_stack import gave_up
 from ftforensics.causes.cuda_text import said_in_record
 from ftforensics.causes.ending import SIGABRT, signal_of
 from ftforensics.causes.library_evidence import likely_if, software_texts, text_cites, where
@@ -99,8 +100,7 @@ def check(crash: Crash) -> Iterator[Finding]:
 
 
 def _aborted(crash: Crash) -> bool:
-    signal = crash.record.signal
-    return signal is not None and signal.name == "SIGABRT" and crash.reading.mechanism is not Mechanism.SENT_BY_PROCESS
+    return gave_up(crash) and crash.reading.mechanism is not Mechanism.SENT_BY_PROCESS
 
 
 def _watchdog_frame(crash: Crash) -> Cite | None:

@@ -47,6 +47,7 @@ from ftforensics.causes.library_evidence import (
     reinstall_torch,
     signal_name_of,
     software_texts,
+    stem,
     text_cites,
     where,
 )
@@ -170,8 +171,8 @@ def _torch_missing(death: Death) -> list[StackText]:
 
 
 def _is_torchs(text: StackText) -> bool:
-    stem = (text.library or "").rpartition("/")[2].partition(".so")[0]
-    return set_name(stem) == "PyTorch" or stem.startswith("libtorch_cuda_")
+    name = stem(text)
+    return set_name(name) == "PyTorch" or name.startswith("libtorch_cuda_")
 
 
 def _text_summary(text: StackText, package: str) -> str:
