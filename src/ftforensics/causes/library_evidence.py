@@ -18,6 +18,7 @@ from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Frame, Remedy
 from ftforensics.model.launcher import ExceptionSeen, StackText
 from ftforensics.model.mechanism import Mechanism
+from ftforensics.model.signals import signal_name
 from ftforensics.model.software import TorchBuild
 
 # Faults that another thing than wrong code explains: a file, the hardware.
@@ -41,7 +42,10 @@ def is_bad_pointer(crash: Crash) -> bool:
 
 
 def signal_name_of(crash: Crash) -> str:
-    return (crash.record.signal.name if crash.record.signal else None) or "A crash"
+    signal = crash.record.signal
+    if signal is None or (signal.name is None and signal.number is None):
+        return "A crash"
+    return signal.name or signal_name(signal.number or 0)
 
 
 def frames(crash: Crash) -> list[tuple[int, Frame]]:

@@ -11,7 +11,7 @@ from ftforensics.facts import torch as torch_facts
 from ftforensics.model.crash import Library
 from ftforensics.model.software import Pin, Software, TorchBuild
 from ftforensics.parsers.build_tag import BuiltFor, built_for
-from ftforensics.parsers.library_name import is_torch, kind_of
+from ftforensics.parsers.library_name import is_cuda, is_torch, kind_of
 
 # Libraries that share one soname and one set of global names: two of them in a process can answer for each other.
 _NAMES = {
@@ -47,6 +47,11 @@ class Mix(msgspec.Struct, frozen=True):
     what: str
     libraries: list[Library]
     private: bool = False
+
+
+def spoken(what: str) -> str:
+    """A set's name in a sentence: "the CUDA runtime", "cuDNN"."""
+    return f"the {what}" if what == "CUDA runtime" else what
 
 
 class Shadow(msgspec.Struct, frozen=True):
@@ -333,6 +338,6 @@ def _other_torch(name: str, version: str, tag: BuiltFor, torch: TorchBuild) -> C
 
 
 def is_cuda_or_torch(path: str) -> bool:
-    """Is this file one of CUDA's or torch's libraries?"""
+    """Is this file one of CUDA's, TensorRT's or torch's libraries?"""
     kind = kind_of(path) or ""
-    return is_torch(kind) or kind.startswith(("libcu", "libnccl", "libnv"))
+    return is_torch(kind) or is_cuda(kind) or kind.startswith("libnvinfer")

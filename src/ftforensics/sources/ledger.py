@@ -229,7 +229,7 @@ def _during(run: LedgerRun, started: float) -> bool:
 def _installed_since(host: Host, fingerprint: Fingerprint, moment: float) -> bool:
     """Whether packages came or went after `moment`: then what is there now says nothing about a run before it. pip
     makes and removes folders there, which sets the folder's own time."""
-    for folder in package_folders(fingerprint.prefix, lambda path: _names(host, path)) if fingerprint.prefix else ():
+    for folder in package_folders(fingerprint.prefix, host.listed) if fingerprint.prefix else ():
         try:
             if host.stat(folder).st_mtime > moment:
                 return True
@@ -269,12 +269,5 @@ def _runs(host: Host, begun: Begun) -> bool:
 def _path() -> str:
     path = ledger.place(os.environ)
     if path is None:
-        raise Refusal("the environment ledger", f"is switched off ({ledger.SWITCH}=0), or there is no home for it")
+        raise Refusal("the environment ledger", f"switched off ({ledger.SWITCH}=0), or no home for it")
     return path
-
-
-def _names(host: Host, folder: str) -> list[str]:
-    try:
-        return host.names(folder)
-    except Refusal:
-        return []

@@ -186,3 +186,10 @@ def test_the_two_places_come_from_the_record_where_there_is_one() -> None:
     assert [one.source for one in unknown.unknown] == ["libraries"]
     (one_version,) = ask_text(ID, stack_text("cudnn-parts", library="libcudnn.so.9", wanted="9.1.0"))
     assert one_version.summary == "The parts of cuDNN do not fit together: libcudnn.so.9."
+
+
+def test_the_runtime_has_an_article_in_a_sentence() -> None:
+    stack = cu128().library("/srv/cuda/libcudart.so.12.1.105", "libcudart", "other", version="12.1.105")
+    (finding,) = ask_record(ID, stack.frame("f", "/home/me/own.so"))
+    assert " while the CUDA runtime is loaded from two places: " in finding.summary
+    assert any(cite.text == "libcudart 12.1.105 (from elsewhere)" for cite in finding.supports)

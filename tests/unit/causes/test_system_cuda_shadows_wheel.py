@@ -36,6 +36,12 @@ def test_fires_for_a_foreign_torch() -> None:
     assert any((one.command or "").startswith("pip install --force-reinstall torch==2.9.1") for one in finding.remedies)
 
 
+def test_the_runtime_has_an_article_in_a_sentence() -> None:
+    stack = cu128().without(f"{SITE}/nvidia/cuda_runtime").system(f"{SYSTEM}/libcudart.so.12", "libcudart", "12.1.105")
+    (finding,) = ask_record(ID, stack.frame("f", TORCH_CUDA))
+    assert finding.summary.startswith("SIGSEGV with the CUDA runtime 12.1.105 from /usr/local/cuda-12.1/lib64 loaded")
+
+
 def test_fires_on_cudnns_own_words_where_the_outside_file_is_known() -> None:
     text = stack_text("cudnn-versions", wanted="9.10.2", found="9.1.0")
     (finding,) = ask_text(ID, text, death=ended(6, crash=shadowed().aborted().crash))

@@ -214,7 +214,7 @@ def test_an_empty_ledger_is_said_so(tmp_path: Path) -> None:
     assert "no run that ended well" in done.stderr
     off = env("history", state=tmp_path, FTFORENSICS_LEDGER="0")
     assert off.returncode == 2
-    assert "switched off" in off.stderr
+    assert "the environment ledger: switched off (FTFORENSICS_LEDGER=0)" in off.stderr
 
 
 def test_help_says_of_each_command_a_whole_thing(

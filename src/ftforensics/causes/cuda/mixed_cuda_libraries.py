@@ -76,6 +76,7 @@ from ftforensics.causes.library_set import (
     pin_of_set,
     same_version,
     set_name,
+    spoken,
 )
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite, Gap
@@ -164,7 +165,8 @@ def _summary(crash: Crash, mix: Mix) -> str:
         return (
             f"{name} in {_named(mix, inside)} while {' and '.join(_named(mix, one) for one in others)} is loaded too."
         )
-    return f"{name} while {mix.what} is loaded from two places: {' and '.join(_placed(one) for one in mix.libraries)}."
+    places = " and ".join(_placed(one) for one in mix.libraries)
+    return f"{name} while {spoken(mix.what)} is loaded from two places: {places}."
 
 
 def _frame_paths(crash: Crash) -> Iterator[str]:

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.library_evidence import (
-    cuda_frame,
+    cuda_or_torch_frame,
     frame_in,
     frames,
     goes_with_end,
@@ -56,7 +56,7 @@ from ftforensics.causes.library_evidence import (
     variable,
     where,
 )
-from ftforensics.causes.library_set import Shadow, folder, pin_of_set, set_name, shadows
+from ftforensics.causes.library_set import Shadow, folder, pin_of_set, set_name, shadows, spoken
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -81,7 +81,7 @@ def check(crash: Crash) -> Iterator[Finding]:
     first = next((one for one in found if set_name(one.library.kind) == "PyTorch"), found[0])
     what = set_name(first.library.kind) or first.library.kind
     inside = frame_in(crash, [one.library.path for one in found])
-    frame = inside or cuda_frame(crash)
+    frame = inside or cuda_or_torch_frame(crash)
     # An exception that torch throws runs through its libraries too; a bad pointer does not say where it comes from.
     sure = inside is not None or (is_bad_pointer(crash) and (frame is not None or not frames(crash)))
     value, cited = variable(crash, "LD_LIBRARY_PATH")
@@ -112,8 +112,8 @@ def _summary(crash: Crash, shadow: Shadow, what: str) -> str:
     version = f" {shadow.library.version}" if shadow.library.version else ""
     how = f", by LD_LIBRARY_PATH={short_place(shadow.by)}" if shadow.by else ""
     return (
-        f"{signal_name_of(crash)} with {what}{version} from {short_place(folder(shadow.library))} loaded in place of "
-        f"{short_place(shadow.wheel)}{how}."
+        f"{signal_name_of(crash)} with {spoken(what)}{version} from {short_place(folder(shadow.library))} loaded "
+        f"in place of {short_place(shadow.wheel)}{how}."
     )
 
 
