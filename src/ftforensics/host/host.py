@@ -380,6 +380,13 @@ class Host:
         except (OSError, ValueError) as error:
             raise _refusal(folder, error) from error
 
+    def listed(self, folder: str | Path) -> list[str]:
+        """As names; [] for a folder that is not there or is kept from us, where that makes no difference."""
+        try:
+            return self.names(folder)
+        except Refusal:
+            return []
+
     def read_cache(self, name: str, limit: int = CACHE_LIMIT) -> bytes:
         """A file of the user's cache that `write_cache` made. Raises Refusal when there is none."""
         folder = self._cache_folder()

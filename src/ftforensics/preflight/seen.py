@@ -88,7 +88,7 @@ def look(host: Host, options: Options) -> Seen:
         witnesses=read_witnesses(host, read_identity(host), machine.memory),
         data=data,
         writes=writes,
-        network=_names(host, NETWORK) if options.distributed else [],
+        network=host.listed(NETWORK) if options.distributed else [],
         met=met,
         start_method=_start_method(software.python),
     )
@@ -170,10 +170,3 @@ def _start_method(python: str | None) -> str | None:
     if not (major.isdigit() and minor.isdigit()):
         return None
     return "forkserver" if (int(major), int(minor)) >= (3, 14) else "fork"
-
-
-def _names(host: Host, folder: str) -> list[str]:
-    try:
-        return host.names(folder)
-    except Refusal:
-        return []

@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -193,7 +193,7 @@ def _elsewhere(host: Host, software: Software) -> list[str]:
     """Their dist-info tells where from (direct_url.json, PEP 610)."""
     found = set()
     for folder in software.site_packages:
-        for name in _names(host, folder):
+        for name in host.listed(folder):
             parsed = dist_info.name_and_version(name)
             if parsed is not None and host.exists(f"{folder}/{name}/direct_url.json"):
                 found.add(parsed[0])
@@ -235,7 +235,7 @@ def _family(host: Host, pid: int) -> list[int]:
     """The process and what it has started, level by level, at most 64 of them."""
     found = [pid]
     for one in found:
-        for thread in _names(host, f"/proc/{one}/task")[:8]:
+        for thread in host.listed(f"/proc/{one}/task")[:8]:
             found += [int(word) for word in (_text(host, f"/proc/{one}/task/{thread}/children") or "").split()]
         if len(found) >= _MOST_PROCESSES:
             break
@@ -256,13 +256,6 @@ def _processors(host: Host, pid: int) -> int | None:
         return len(os.sched_getaffinity(pid)) if host.live else None
     except OSError:
         return None
-
-
-def _names(host: Host, folder: str) -> Sequence[str]:
-    try:
-        return host.names(folder)
-    except Refusal:
-        return []
 
 
 def _lines(host: Host, path: str) -> list[str]:

@@ -208,13 +208,8 @@ def _by_itself(path: str, kind: str, disk: _OnDisk, host: Host) -> tuple[str | N
     elif kind == "libnccl":
         if version := _nccl_text(path, disk, host):
             return version, "text"
-    elif kind == "libnvrtc":
-        try:
-            version = elf_text.nvrtc_version(host.names(folder))
-        except Refusal:
-            version = None
-        if version:
-            return version, "sibling"
+    elif kind == "libnvrtc" and (version := elf_text.nvrtc_version(host.listed(folder))):
+        return version, "sibling"
     version = _name_version(path, kind)
     return version, "file-name" if version else None
 

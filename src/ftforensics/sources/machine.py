@@ -52,7 +52,7 @@ def read_machine(host: Host) -> Machine:
         memory=memory,
         limits=_asked(host, LIMITS, machine_text.limits, "limits", gaps) or [],
         core_pattern=_asked(host, CORE_PATTERN, str.strip, "core files", gaps),
-        infiniband=_names(host, INFINIBAND),
+        infiniband=host.listed(INFINIBAND),
         shared_memory=host.exists("/dev/shm"),
         gaps=[*gaps, *refused],
     )
@@ -68,10 +68,3 @@ def _asked(
     except Refusal as refusal:
         gaps.append(refusal.gap(source))
         return None
-
-
-def _names(host: Host, folder: str) -> list[str]:
-    try:
-        return host.names(folder)
-    except Refusal:
-        return []

@@ -14,12 +14,8 @@ _INFORMATION_LIMIT = 64 << 10
 def proc_gpus(host: Host) -> list[Gpu]:
     """In the order of their bus addresses, which is NVML's; [] without a driver. A container sees all of the machine's,
     also those that it may not use."""
-    try:
-        places = host.names(GPUS)[:_MOST]
-    except Refusal:
-        return []
     found = []
-    for index, place in enumerate(places):
+    for index, place in enumerate(host.listed(GPUS)[:_MOST]):
         try:
             said = gpu_information(host.read_text(f"{GPUS}/{place}/information", _INFORMATION_LIMIT))
         except Refusal:

@@ -19,7 +19,7 @@ def torch_extensions(host: Host, software: Software, packages: tuple[str, ...] |
     in a package's own folder, not what was bundled with it (NAME.libs). Sorted. About 10 ms for 300 packages."""
     found: set[str] = set()
     for folder in software.site_packages:
-        for name in _names(host, folder):
+        for name in host.listed(folder):
             parsed = dist_info.name_and_version(name)
             if parsed is None or parsed[0] == "torch" or (packages is not None and parsed[0] not in packages):
                 continue
@@ -31,13 +31,6 @@ def torch_extensions(host: Host, software: Software, packages: tuple[str, ...] |
                 if path.startswith(f"{folder}/") and not first.endswith(".libs"):
                     found.add(path)
     return sorted(found)[:_FILES_LIMIT]
-
-
-def _names(host: Host, folder: str) -> list[str]:
-    try:
-        return host.names(folder)
-    except Refusal:
-        return []
 
 
 def _text(host: Host, path: str, limit: int) -> str:

@@ -61,7 +61,7 @@ class WouldLoad(msgspec.Struct, frozen=True):
 def would_load(host: Host, software: Software, environment: SearchEnvironment) -> WouldLoad:
     """For the torch and the Python of `software`. A torch that is not there gives an empty answer and a Gap."""
     folder = software.torch.folder if software.torch else None
-    names = _names(host, f"{folder}/lib") if folder else []
+    names = host.listed(f"{folder}/lib") if folder else []
     first = next((name for name in ("libtorch_global_deps.so", "libc10.so", "libtorch.so") if name in names), None)
     if folder is None or first is None:
         return WouldLoad(gaps=[Gap("loader", "no installed torch to follow")])
@@ -116,7 +116,7 @@ def _import_torch(host: Host, software: Software, folder: str, names: list[str],
             wheel = any("nvidia/cuda_runtime/lib/libcudart.so" in file.real for file in loader.loaded)
             if wheel or not wanted.only_with_wheel:
                 _by_path(host, software, wanted.after_success, loader)
-    modules = [name for name in _names(host, folder) if name.startswith("_C.") and name.endswith(".so")]
+    modules = [name for name in host.listed(folder) if name.startswith("_C.") and name.endswith(".so")]
     tag = "cpython-" + "".join((software.python or "").split(".")[:2]) + "-"
     for name in sorted(modules, key=lambda name: tag not in name)[:1]:
         loader.load(f"{folder}/{name}")
@@ -147,7 +147,7 @@ def _by_path(host: Host, software: Software, wanted: list[Preload], loader: Dyna
 
 def _matches(host: Host, site: str, places: tuple[str, ...], one: Preload) -> Iterator[str]:
     for place in places:
-        for name in fnmatch.filter(_names(host, f"{site}/{place}"), one.pattern):
+        for name in fnmatch.filter(host.listed(f"{site}/{place}"), one.pattern):
             yield f"{site}/{place}/{name}"
 
 
@@ -172,10 +172,3 @@ def _machine(host: Host, path: str) -> int | None:
             return read_elf(file.fileno()).machine
     except (Refusal, ElfError, OSError):
         return None
-
-
-def _names(host: Host, folder: str) -> list[str]:
-    try:
-        return host.names(folder)
-    except Refusal:
-        return []

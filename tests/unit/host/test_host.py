@@ -58,6 +58,13 @@ def test_what_is_no_path_is_refused(path: str, tmp_path: Path) -> None:
         assert not host.exists(path) and not host.guarded(path)
 
 
+def test_a_folder_that_is_not_there_lists_nothing(tmp_path: Path) -> None:
+    (tmp_path / "b").touch()
+    (tmp_path / "a").mkdir()
+    host = Host(root=tmp_path)
+    assert (host.listed("/"), host.listed("/a"), host.listed("/b"), host.listed("/c")) == (["a", "b"], [], [], [])
+
+
 def test_a_refusal_becomes_a_gap(tmp_path: Path) -> None:
     with pytest.raises(Refusal) as refused:
         Host(root=tmp_path).read_bytes("/nothing")
