@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import Blame, blame, frame_name, in_interpreter, library_text, line_text
+from ftforensics.causes.library_evidence import reinstall
 from ftforensics.model.case import Crash
 from ftforensics.model.crash import Library
 from ftforensics.model.diagnosis import Frame, Remedy
@@ -105,10 +105,7 @@ def _reinstall(library: Library, frame: Frame) -> Iterator[Remedy]:
         return
     text = f"{package} {version}" if version else package
     build = " (built for another torch or Python?)" if library.kind == "extension" and package not in _ARRAYS else ""
-    command = None
-    if library.how == "record":
-        wanted = f"{package}=={version}" if version else package
-        command = f"pip install --force-reinstall --no-deps {shlex.quote(wanted)}"
+    command = reinstall(package, version) if library.how == "record" else None
     yield Remedy(f"Reinstall or rebuild {text}{build}, or try its next version", command)
 
 

@@ -124,8 +124,10 @@ def torch_wheel(torch: TorchBuild | None) -> Wheel | None:
     return find_wheel(torch.version.partition("+")[0], variant_of(torch))
 
 
-def reinstall(package: str, version: str) -> str:
-    return f"pip install --force-reinstall --no-deps {shlex.quote(f'{package}=={version}')}"
+def reinstall(package: str, version: str | None) -> str:
+    """version: None takes the newest."""
+    wanted = f"{package}=={version}" if version else package
+    return f"pip install --force-reinstall --no-deps {shlex.quote(wanted)}"
 
 
 def reinstall_torch(torch: TorchBuild | None) -> Remedy | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,13 @@ def test_the_kernels_own_text_says_what_getrlimit_says() -> None:
 )
 def test_what_is_no_limit_is_left_out(text: str) -> None:
     assert limits(text) == []
+
+
+@pytest.mark.parametrize("text", ["Max " + " " * 8000 + "x", "Max a" + " a" * 8000, "Max open files" + " " * 8000])
+def test_a_hostile_line_costs_nothing(text: str) -> None:
+    started = time.process_time()
+    assert limits(text) == []
+    assert time.process_time() - started < 0.5
 
 
 def test_the_first_processor() -> None:
