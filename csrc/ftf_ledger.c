@@ -79,8 +79,8 @@ static void append(void *argument)
 {
     char *line = argument, last = '\n'; /* a newline to begin with, which is left out where the file ends with one */
     struct rlimit most;
-    ftf_syscall3(SYS_close_range, 0, ~0u,
-                 0); /* left behind in a dead file system, it must not keep the job's pipes and sockets open */
+    /* Left behind in a dead file system, it must not keep the job's pipes and sockets open. */
+    ftf_syscall3(SYS_close_range, 0, ~0u, 0);
     int fd = open_locked();
     if (fd < 0)
         return;
