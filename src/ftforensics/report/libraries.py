@@ -32,6 +32,8 @@ def render(stack: LoadedStack, width: int) -> str:
     shown = [library for library in stack.libraries if library.kind != "extension"]
     if shown:
         lines += [*_table(shown, width), ""]
+    if not stack.libraries and stack.pid is not None and stack.record is None:
+        lines += ["no CUDA, torch, OpenMP or C++ runtime library is loaded", ""]
     if extensions := _extensions(stack.libraries):
         lines += [*(line for text in extensions for line in _wrapped(text, width, "")), ""]
     for title, part in (
@@ -131,7 +133,12 @@ def _extensions(libraries: list[Library]) -> list[str]:
     if not extensions:
         return []
     wrong = [f"{library.path}: {note}" for library in extensions if library.drifted for note in _notes(library)]
-    return [f"and {len(extensions)} extension modules of {len(packages)} packages", *wrong[:MOST]]
+    whose = f"of {_counted(len(packages), 'package')}" if packages else "of no package that is known"
+    return [f"and {_counted(len(extensions), 'extension module')} {whose}", *wrong[:MOST]]
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _pins(software: Software | None, libraries: list[Library]) -> Iterator[str]:
@@ -141,10 +148,14 @@ def _pins(software: Software | None, libraries: list[Library]) -> Iterator[str]:
     loaded = {library.package for library in libraries}
     for pin in wrong:
         there = f"{pin.installed} is installed" if pin.installed else "it is not installed"
-        unused = "" if pin.package in loaded or pin.package == "torch" else ", not loaded now"
+        unused = ", not loaded" if pin.installed and pin.package not in loaded and pin.package != "torch" else ""
         yield f"{_whose(pin)}{pin.package} {pin.version}: {there}{unused}"
     if pins and not wrong:
-        yield f"all {len(pins)} packages that are demanded in one version are installed in it"
+        yield (
+            f"all {len(pins)} packages that are demanded in one version are installed in it"
+            if len(pins) > 1
+            else "the one package that is demanded in one version is installed in it"
+        )
 
 
 def _whose(pin: Pin) -> str:

@@ -86,7 +86,7 @@ def test_a_version_as_demanded() -> None:
     same = msgspec.structs.replace(CUDNN, version="9.10.2.21")
     text = flat(LoadedStack(libraries=[same], software=Software(pins=[Pin("nvidia-cudnn-cu12", "1", "torch 2", "1")])))
     assert "9.10.2.21 the same nvidia-cudnn-cu12" in text and "not the nvidia" not in text
-    assert "all 1 packages that are demanded in one version are installed in it" in text
+    assert "the one package that is demanded in one version is installed in it" in text
 
 
 def test_damaged_files_and_missing_names() -> None:
@@ -113,6 +113,8 @@ def test_extensions_are_counted_and_told_when_they_changed() -> None:
     text = flat(LoadedStack(libraries=[one, other]))
     assert "and 2 extension modules of 2 packages /s/b.abi3.so" in text and "deleted after it was loaded" in text
     assert "a.abi3.so" not in text
+    alone = msgspec.structs.replace(one, package=None)
+    assert "and 1 extension module of no package that is known" in flat(LoadedStack(libraries=[alone]))
 
 
 @pytest.mark.parametrize("width", [1, 60, 80, 100, 300])
@@ -143,6 +145,17 @@ def test_no_line_is_wider_than_the_screen(width: int, name: str) -> None:
 
 def test_nothing_known() -> None:
     assert render(LoadedStack(), 80) == "pid unknown\n"
+
+
+def test_a_process_without_any_of_them_is_said_to_have_none() -> None:
+    assert "no CUDA, torch, OpenMP or C++ runtime library is loaded" in flat(LoadedStack(pid=7))
+    assert "is loaded" not in flat(LoadedStack(pid=7, record="x.crash.json"))
+
+
+def test_what_is_installed_and_not_loaded_is_told_apart_from_what_is_missing() -> None:
+    pins = [Pin("nvidia-nccl-cu12", "2.27.5", "torch 2.9.1", there) for there in (None, "2.27.3")]
+    text = flat(LoadedStack(software=Software(pins=pins)))
+    assert "2.27.5: it is not installed nvidia" in text and "2.27.3 is installed, not loaded" in text
 
 
 def test_json_is_the_value() -> None:
