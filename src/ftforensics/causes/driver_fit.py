@@ -23,7 +23,7 @@ from ftforensics.model.crash import Driver, Gpu, Library
 from ftforensics.model.diagnosis import Remedy
 from ftforensics.model.launcher import ExceptionSeen, TextLine
 from ftforensics.model.software import Software
-from ftforensics.parsers.library_name import is_driver
+from ftforensics.parsers.library_name import is_compat, is_driver, is_stub
 from ftforensics.parsers.stack_message import in_exception
 
 # Versions may come from a record that somebody else wrote: what is no version is as good as not there.
@@ -31,7 +31,6 @@ _DRIVER_VERSION = re.compile(r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}")
 _CUDA_VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(\.[0-9]{1,4}){0,2}")
 _API_LEVELS = range(1000, 100_000)  # of cuDriverGetVersion: 1000 * major + 10 * minor
 _OPENS_DRIVER = ("libcudart", "libtorch_cuda", "libc10_cuda", "libnccl")
-_COMPAT = re.compile(r"/(cuda-)?compat[^/]*/")
 # What NVML calls its own version: the CUDA major and then the driver's, "12.570.124.06".
 _NVML_PREFIX = re.compile(r"\A[0-9]{1,2}\.(?=[0-9]{3,4}\.[0-9])")
 
@@ -141,7 +140,7 @@ def half_upgraded(driver: Driver | None, libraries: list[Library] | None = None)
     torn = [
         Cite(source, locator, f"{name} is {found}")
         for source, locator, name, version in parts
-        if (found := _driver_version(version)) not in (None, module) and not _COMPAT.search(name) and not _is_stub(name)
+        if (found := _driver_version(version)) not in (None, module) and not is_compat(name) and not is_stub(name)
     ]
     torn += _refused_by_nvml(driver)
     return [Cite("driver", "module_version", f"the driver's kernel module is {module}"), *torn] if torn else []
@@ -152,10 +151,10 @@ def stub_loaded(driver: Driver | None, libraries: list[Library] | None) -> list[
     found = [
         Cite("libraries", one.path, "the toolkit's link-time stub of libcuda")
         for one in libraries or []
-        if one.kind == "libcuda" and (one.origin == "stubs" or _is_stub(one.path))
+        if one.kind == "libcuda" and (one.origin == "stubs" or is_stub(one.path))
     ]
     path = driver.libcuda_path if driver else None
-    if path and _is_stub(path) and all(cite.locator != path for cite in found):
+    if path and is_stub(path) and all(cite.locator != path for cite in found):
         found.append(Cite("driver", "libcuda_path", f"{path}: the toolkit's link-time stub of libcuda"))
     return found
 
@@ -181,10 +180,10 @@ def compat_trouble(driver: Driver | None, libraries: list[Library] | None) -> li
 def compat_libcuda(driver: Driver | None, libraries: list[Library] | None) -> str | None:
     """The path of a forward-compatibility libcuda that is in use."""
     for one in libraries or []:
-        if one.kind == "libcuda" and (one.origin == "compat" or _COMPAT.search(one.path)):
+        if one.kind == "libcuda" and (one.origin == "compat" or is_compat(one.path)):
             return one.path
     path = driver.libcuda_path if driver else None
-    return path if path and _COMPAT.search(path) else None
+    return path if path and is_compat(path) else None
 
 
 def uses_cuda(driver: Driver | None, libraries: list[Library] | None) -> bool:
@@ -323,10 +322,6 @@ def _refused_by_nvml(driver: Driver) -> list[Cite]:
         if any(text.kind == "driver-versions" for text in in_exception(ExceptionSeen(line, "NVMLError", message))):
             return [Cite("driver", "note", f"NVML: {message[:200]}")]
     return []
-
-
-def _is_stub(path: str) -> bool:
-    return "/stubs/" in path
 
 
 def _asked_level(driver: Driver | None) -> str | None:

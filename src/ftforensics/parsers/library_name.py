@@ -28,6 +28,8 @@ _BINDINGS = re.compile(r"^lib(?:torchvision|torchaudio|torchtext|bitsandbytes)[a
 _CUDA = re.compile(rf"lib(?:{_CUDA_STEMS})")
 _DRIVER = frozenset(("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler", "libnvidia-nvvm"))
 _TORCH = re.compile(r"^lib(?:torch|c10)(?:_|$)|^libshm$")
+# NVIDIA's packages make /usr/local/cuda-12.8/compat, conda's cuda-compat PREFIX/cuda-compat. Not /opt/compatible.
+_COMPAT = re.compile(r"/(?:cuda-)?compat(?:-[\d.-]+)?/")
 
 
 def kind_of(path: str) -> str | None:
@@ -70,3 +72,13 @@ def is_driver(kind: str) -> bool:
 def is_torch(kind: str) -> bool:
     """Is this one of torch's own libraries?"""
     return _TORCH.match(kind) is not None
+
+
+def is_compat(path: str) -> bool:
+    """In a folder of a forward-compatibility package, which brings the user-space half of a newer driver."""
+    return _COMPAT.search(path) is not None
+
+
+def is_stub(path: str) -> bool:
+    """In the toolkit's folder of libraries that can be linked with and do nothing."""
+    return "/stubs/" in path

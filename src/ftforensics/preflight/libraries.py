@@ -337,8 +337,3 @@ def _library(library: Library) -> str:
 
 def _folder(library: Library) -> str:
     return library.path.rpartition("/")[0]
-
-
-def libcuda_path(libraries: Sequence[Library]) -> str | None:
-    """The libcuda that would be loaded."""
-    return next((library.path for library in libraries if library.kind == "libcuda"), None)

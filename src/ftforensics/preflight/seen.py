@@ -17,12 +17,12 @@ from ftforensics.model.crash import Driver
 from ftforensics.model.software import Software
 from ftforensics.preflight.capture import Recording
 from ftforensics.preflight.distributed import listens, meeting_place
-from ftforensics.preflight.libraries import libcuda_path
 from ftforensics.preflight.options import Options
 from ftforensics.sources.driver import installed_driver
 from ftforensics.sources.dynamic_loader import SearchEnvironment
 from ftforensics.sources.identity_here import read_identity
 from ftforensics.sources.integrity import verify
+from ftforensics.sources.libraries import loaded_libcuda
 from ftforensics.sources.machine import Machine, read_machine
 from ftforensics.sources.missing_symbols import complete_software
 from ftforensics.sources.places import Place, look_at
@@ -75,7 +75,7 @@ def look(host: Host, options: Options) -> Seen:
     return Seen(
         software=software,
         would=would,
-        driver=driver_here(host, libcuda_path(would.libraries)),
+        driver=driver_here(host, loaded_libcuda(would.libraries)),
         devices=_devices(host, options),
         machine=machine,
         recording=Recording(

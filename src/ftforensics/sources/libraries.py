@@ -28,8 +28,6 @@ from ftforensics.symbols.elf import Elf, ElfError, read_elf
 _TEXT_LIMIT = 64 << 10  # bytes of torch/version.py
 _EXPORT_NAMES_LIMIT = 8 << 20  # bytes of .dynstr
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
-# NVIDIA's packages put it into /usr/local/cuda-12.8/compat, conda's cuda-compat into PREFIX/cuda-compat.
-_COMPAT = re.compile(r"/(?:cuda-)?compat(?:-[\d-]+)?/")
 # The wheels that bring a library which is not NVIDIA's, under their own version.
 _BROUGHT_BY = (
     (("libmkl_",), ("mkl", "mkl-include")),
@@ -99,6 +97,11 @@ def with_pins(libraries: Iterable[Library], software: Software | None) -> list[L
         else library
         for library in libraries
     ]
+
+
+def loaded_libcuda(libraries: Iterable[Library]) -> str | None:
+    """The path of the libcuda among them, None without one."""
+    return next((library.path for library in libraries if library.kind == "libcuda"), None)
 
 
 def _once(mapped: Iterable[Mapped]) -> list[Mapped]:
@@ -314,9 +317,9 @@ def _nccl_text(path: str, disk: _OnDisk | None, host: Host) -> str | None:
 
 def _origin(path: str, kind: str, claims: list[Claim], packages: InstalledPackages) -> str:
     """Where a libcuda comes from decides what it can do, so that a package that brings a stub does not hide it."""
-    if "/stubs/" in path and kind != "extension":
+    if library_name.is_stub(path) and kind != "extension":
         return "stubs"
-    if library_name.is_driver(kind) and _COMPAT.search(path):
+    if library_name.is_driver(kind) and library_name.is_compat(path):
         return "compat"
     if claims:
         return claims[0].kind

@@ -20,7 +20,7 @@ from ftforensics.model.software import Software
 from ftforensics.parsers.library_name import is_torch, kind_of
 from ftforensics.sources.driver import installed_driver
 from ftforensics.sources.identity_here import boot_of, host_name
-from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
+from ftforensics.sources.libraries import Mapped, loaded_libcuda, loaded_libraries, with_pins
 from ftforensics.sources.software import read_software
 
 
@@ -63,7 +63,7 @@ def loaded(record: CrashRecord, host: Host) -> Loaded:
     if packages is not None:
         gaps.append(packages)
     libraries = with_pins(libraries, software) if libraries is not None else None
-    libcuda = next((library.path for library in libraries or [] if library.kind == "libcuda"), None)
+    libcuda = loaded_libcuda(libraries or [])
     driver = record.driver
     if driver is None or (libcuda and driver.libcuda_path is None):
         now = (

@@ -9,7 +9,7 @@ from ftforensics.model.crash import Library
 from ftforensics.model.software import Software
 from ftforensics.parsers.proc_maps import parse_mapping
 from ftforensics.sources.interpreter import environment_of
-from ftforensics.sources.libraries import Mapped, loaded_libraries, with_pins
+from ftforensics.sources.libraries import Mapped, loaded_libcuda, loaded_libraries, with_pins
 from ftforensics.sources.process_environment import variable
 from ftforensics.sources.software import read_software
 
@@ -34,8 +34,7 @@ def stack_of_process(host: Host, pid: int, files: Host | None = None) -> Process
     mapped = [Mapped(mapping.path, deleted=mapping.deleted) for mapping in mappings]
     libraries = loaded_libraries(mapped, files, search_path=search_path(host, pid))
     software = read_software(files, libraries=libraries, prefix=environment_of(host, pid, files))
-    libcuda = next((library.path for library in libraries if library.kind == "libcuda"), None)
-    return ProcessStack(with_pins(libraries, software), software, libcuda, len(mapped))
+    return ProcessStack(with_pins(libraries, software), software, loaded_libcuda(libraries), len(mapped))
 
 
 def in_other_files(host: Host, pid: int) -> bool:

@@ -9,10 +9,10 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from ftforensics.facts.choose import INDEX
 from ftforensics.model.ledger import Change, Fingerprint
 from ftforensics.sources.differences import is_cut
 
-_WHEELS = "https://download.pytorch.org/whl/"
 # Distributions that PyTorch's own index has in one build for each CUDA.
 _OF_TORCH = ("torch", "torchvision", "torchaudio", "torchtext", "torchao", "xformers")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
@@ -91,7 +91,7 @@ def _by_index(packages: Iterable[tuple[str, str]]) -> dict[str, list[tuple[str, 
     for name, version in packages:
         local = version.partition("+")[2]
         if local and name in _OF_TORCH and _VARIANT.fullmatch(local):
-            found.setdefault(_WHEELS + local, []).append((name, version))
+            found.setdefault(f"{INDEX}/{local}", []).append((name, version))
         elif not local:
             found.setdefault("", []).append((name, version))
     return dict(sorted(found.items(), reverse=True))

@@ -118,6 +118,24 @@ def test_of_a_libcuda_of_the_modules_own_version_its_word_counts() -> None:
     assert (between.fit, between.level, between.compat) == (Fit.EXACT, "13.2", False)
 
 
+@pytest.mark.parametrize(
+    ("folder", "compat"),
+    [
+        ("/usr/local/cuda-12.8/compat", True),
+        ("/usr/local/cuda/compat-12.8", True),
+        ("/opt/conda/cuda-compat", True),
+        ("/opt/compatible", False),
+        ("/opt/compat_old/lib", False),
+    ],
+)
+def test_which_folders_are_a_compatibility_packages(folder: str, compat: bool) -> None:
+    path = f"{folder}/libcuda.so.570.124.06"
+    geforce = Gpu(0, "NVIDIA GeForce RTX 3090", capability="8.6")
+    assert bool(compat_trouble(Driver("530.30.02", path, "570.124.06", 12080, gpus=[geforce]), None)) is compat
+    # Of two versions outside such a folder one was left over by an upgrade.
+    assert bool(half_upgraded(Driver("530.30.02", path, "570.124.06"))) is not compat
+
+
 def test_a_compatibility_package_is_in_trouble_where_all_gpus_refuse_it() -> None:
     compat = "/usr/local/cuda-12.8/compat/libcuda.so.570.124.06"
     geforce, a100 = Gpu(0, "NVIDIA GeForce RTX 3090"), Gpu(1, "NVIDIA A100-SXM4-80GB")
