@@ -42,6 +42,9 @@ def _readable(place: Place) -> Check:
         return bad(f"cannot be read: {place.error}")
     if place.empty:
         return bad(f"is an empty {place.kind}: is what should be there mounted?", _mount(place))
+    if place.kind == "other":
+        said = f"{place.path} is a device, pipe or socket: what it holds was not looked at"
+        return Check("data-path", TOPIC, Status.UNKNOWN, said, supports=cite)
     return Check("data-path", TOPIC, Status.OK, f"{place.path} is there, readable and not empty", supports=cite)
 
 
@@ -53,8 +56,9 @@ def writable_checks(places: Sequence[Place]) -> Iterator[Check]:
             why = place.error or f"no answer within {TIMEOUT:g} s"
             said = f"{place.path} does not answer: {why}"
             yield Check("checkpoint-path", TOPIC, Status.FAIL, said, remedies=[_mount(place)])
-        elif place.kind == "file":
-            yield Check("checkpoint-path", TOPIC, Status.FAIL, f"{place.path} is a file, not a folder")
+        elif place.kind in ("file", "other"):
+            what = "file" if place.kind == "file" else "device, pipe or socket"
+            yield Check("checkpoint-path", TOPIC, Status.FAIL, f"{place.path} is a {what}, not a folder")
         elif not place.writable:
             yield Check(
                 "checkpoint-path",

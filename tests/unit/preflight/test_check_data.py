@@ -75,6 +75,15 @@ def test_a_file_is_no_place_for_checkpoints(tmp_path: Path) -> None:
     assert check.status is Status.FAIL
 
 
+def test_of_a_pipe_nothing_is_claimed_and_no_checkpoint_is_written_into_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (found,) = data(pipe)
+    assert found.status is Status.UNKNOWN and "was not looked at" in found.said
+    (found,) = writable_checks(look_at(Host(), [str(pipe)]))
+    assert found.status is Status.FAIL and "not a folder" in found.said
+
+
 def test_a_place_that_may_not_be_written_fails() -> None:
     place = Place("/out/x", existing="/out", writable=False, error="No such file or directory", code=errno.ENOENT)
     (check,) = writable_checks([place])
