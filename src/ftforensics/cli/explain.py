@@ -17,7 +17,6 @@ from collections.abc import Iterator
 
 from ftforensics.cli.errors import BadUsage, Failure
 from ftforensics.cli.output import write_stdout
-from ftforensics.report.escape import shortened
 
 NAME = "explain"
 HELP = "what a cause means and what to do; without CAUSE, list them"
@@ -78,12 +77,10 @@ def listing(files: dict[str, str], width: int) -> str:
             lines += ["", new] if lines else [new]
             family = new
         first = docstring(path).strip().partition("\n\n")[0].replace("\n", " ")
-        lines.append(f"  {cause:<{longest}}  {_clipped(first, max(width - longest - 4, 30))}")
+        begun, *more = textwrap.wrap(first, max(width - longest - 4, 30)) or [""]
+        lines.append(f"  {cause:<{longest}}  {begun}".rstrip())
+        lines += [f"  {'':<{longest}}  {line}" for line in more]
     return "\n".join([*lines, "", "ftforensics explain CAUSE tells more."]) + "\n"
-
-
-def _clipped(text: str, width: int) -> str:
-    return text if len(text) <= width else shortened(text[: width - 1].rsplit(" ", 1)[0] + "…", width)
 
 
 def page(text: str, width: int) -> Iterator[str]:
