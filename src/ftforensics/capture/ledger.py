@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
-    from typing import Any
 
     from ftforensics.capture.identity import Value
 
@@ -64,8 +63,7 @@ def configure(native: ModuleType, environ: Mapping[str, str], helper: str) -> No
     """Have the extension write how this process ends, once its inventory process has written that it began."""
     path = None if helper == "none" or spawn.worker_of else keeps(environ)
     line = _opening("ended", run_id(environ), os.getpid()) if path else ""
-    extension: Any = native
-    extension.configure_ledger(os.fsencode(path) if path else b"", line.encode())
+    native.configure_ledger(os.fsencode(path) if path else b"", line.encode())
 
 
 def variables_for_children(environ: Mapping[str, str], run_folder: str) -> list[bytes]:

@@ -139,8 +139,9 @@ def reinstall_torch(torch: TorchBuild | None) -> Remedy | None:
     return Remedy("Install torch again, with the libraries and companions that belong to it", command)
 
 
-def unset(name: str = "LD_LIBRARY_PATH") -> Remedy:
-    return Remedy(f"Start the job without {name}: a CUDA wheel finds its libraries by itself", f"unset {name}")
+def unset() -> Remedy:
+    text = "Start the job without LD_LIBRARY_PATH: a CUDA wheel finds its libraries by itself"
+    return Remedy(text, "unset LD_LIBRARY_PATH")
 
 
 def software_texts(death: Death, *kinds: str) -> list[StackText]:

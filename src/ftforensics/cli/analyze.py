@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ftforensics.cli.inputs import gather
-    from ftforensics.cli.output import write_file, write_json, write_stdout
+    from ftforensics.cli.output import in_colour, write_file, write_json, write_stdout
     from ftforensics.cli.progress import Progress
 
     with Progress() as progress:
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             height=_height(to_file=options.output is not None),
             # A file is written as UTF-8, whatever the terminal speaks.
             ascii=not options.output and not plot.drawable(getattr(sys.stdout, "encoding", None)),
-            colour=_colour(options.color, to_file=options.output is not None),
+            colour=in_colour(options.color, to_file=options.output is not None),
             verbose=options.verbose,
             path=options.paths[0] if len(options.paths) == 1 else None,
         )
@@ -123,15 +123,3 @@ def _height(*, to_file: bool) -> int | None:
     except ValueError:  # closed
         return None
     return shutil.get_terminal_size().lines
-
-
-def _colour(wanted: str, *, to_file: bool) -> bool:
-    """--color decides. auto: a terminal that is not dumb, and no NO_COLOR (no-color.org: set and not empty)."""
-    if wanted != "auto":
-        return wanted == "always"
-    if to_file or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    try:
-        return sys.stdout is not None and sys.stdout.isatty()
-    except ValueError:  # closed
-        return False

@@ -208,7 +208,7 @@ def _this_python() -> str:
 
 
 def _show(preflight: Preflight, options: argparse.Namespace) -> None:
-    from ftforensics.cli.output import write_json, write_stdout
+    from ftforensics.cli.output import in_colour, write_json, write_stdout
 
     if options.json:
         from ftforensics.report import json
@@ -221,15 +221,8 @@ def _show(preflight: Preflight, options: argparse.Namespace) -> None:
 
     view = terminal.View(
         width=shutil.get_terminal_size().columns,
-        colour=_colour(options.color),
+        colour=in_colour(options.color),
         verbose=options.verbose,
-        ascii=not plot.drawable(getattr(sys.stdout, "encoding", None) or "ascii"),
+        ascii=not plot.drawable(getattr(sys.stdout, "encoding", None)),
     )
     write_stdout(check.render(preflight, view))
-
-
-def _colour(wanted: str) -> bool:
-    if wanted != "auto":
-        return wanted == "always"
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -52,6 +52,23 @@ def flush_stdout() -> None:
         raise StreamFailure(*_reason("standard output", error)) from None
 
 
+def in_colour(wanted: str, *, to_file: bool = False) -> bool:
+    """Is standard output to be coloured? --color decides; "auto": a terminal, unless the environment refuses it."""
+    if wanted != "auto":
+        return wanted == "always"
+    if to_file or refuses_colour():
+        return False
+    try:
+        return sys.stdout is not None and sys.stdout.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def refuses_colour() -> bool:
+    """A dumb terminal, or NO_COLOR (no-color.org: set and not empty)."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 def close_stdout() -> None:
     """After a failed write: what is still buffered must not raise again when the interpreter ends (status 120)."""
     _silence(1)

@@ -206,13 +206,14 @@ def _tell(diagnosis: Diagnosis, folder: str) -> None:
         return
     import termios
 
+    from ftforensics.cli.output import refuses_colour
     from ftforensics.report import plot, terminal
 
     columns, rows = os.get_terminal_size(2)  # not shutil's: standard output is none of ours any more
     view = terminal.View(
         width=columns or 80,
         height=rows or 24,
-        colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+        colour=not refuses_colour(),
         path=folder,
         ascii=not plot.drawable(sys.stderr.encoding),
     )

@@ -1,4 +1,4 @@
-"""What `ftforensics check` found, as a table in the terminal, and as JSON.
+"""What `ftforensics check` found, as a table in the terminal.
 
 First whether a run can start and what to do about it, then every check by topic, each with its place. As in the other
 reports every foreign string passes `escape.printable`, and a command is never wrapped.
