@@ -11,6 +11,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _KIB = 1024
 # What a runtime lays over the image: /var/lib/docker/containers/ID/hostname, overlay-containers/ID/userdata/hosts.
 _OVERLAID = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
+_MASK = re.compile(r"[0-9a-f]{16}")  # fs/proc/array.c, render_sigset_t
 _CONTAINER_FOLDER = re.compile(r"containers/([0-9a-f]{64})/")
 
 
@@ -104,6 +105,15 @@ def process_state(text: str) -> ProcessState | None:
     if len(fields) < 20 or (ticks := whole(fields[19])) is None:
         return None
     return ProcessState(state=fields[0], start_ticks=ticks)
+
+
+def pending_signals(text: str) -> set[int]:
+    """Of /proc/PID/status: the numbers of the signals that wait for the thread or for its process."""
+    masks = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(("SigPnd:", "ShdPnd:"))]
+    mask = 0
+    for word in masks[:2]:
+        mask |= int(word, 16) if _MASK.fullmatch(word) else 0
+    return {bit + 1 for bit in range(64) if mask >> bit & 1}
 
 
 def whole(text: str) -> int | None:

@@ -21,6 +21,7 @@ from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
 from ftforensics.model.helper_report import HelperThread
 from ftforensics.parsers import pyspy_json, pystack_text
+from ftforensics.parsers.proc_files import pending_signals
 
 PYSPY_TIMEOUT = 3.0  # seconds
 PYSTACK_TIMEOUT = 2.5
@@ -164,11 +165,24 @@ def _version(name: str) -> str | None:
 
 
 def _stopped(pid: int, host: Host) -> bool:
-    """Is the process stopped by a signal ("T"; a tracer's own stop is "t", man 5 proc_pid_stat)?"""
+    """Is the process stopped by a signal ("T"; a tracer's own stop is "t", man 5 proc_pid_stat), or about to be?
+
+    kill(2) comes back before that: SIGSTOP waits, then the thread that takes it stops, then the others (kernel/signal.c,
+    do_signal_stop). Looked at in this order, so that it cannot slip by."""
     try:
-        return host.read_text(f"/proc/{pid}/stat", 4096).rpartition(")")[2].split()[:1] == ["T"]
+        if signal.SIGSTOP in pending_signals(host.read_text(f"/proc/{pid}/status", 64 << 10)):
+            return True
     except Refusal:
         return False
+    return any(_state(pid, thread, host) == "T" for thread in host.listed(f"/proc/{pid}/task"))
+
+
+def _state(pid: int, thread: str, host: Host) -> str | None:
+    try:
+        words = host.read_text(f"/proc/{pid}/task/{thread}/stat", 4096).rpartition(")")[2].split()
+    except Refusal:
+        return None
+    return next(iter(words), None)
 
 
 def _grant(host: Host) -> str:

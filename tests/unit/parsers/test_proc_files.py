@@ -80,3 +80,10 @@ def test_numbers_that_are_none(head: str, number: str) -> None:
     proc_files.memory(head + number + " kB")
     proc_files.pressure(head + number)
     proc_files.process_state(head + number)
+
+
+def test_signals_that_wait() -> None:
+    text = "Name:\tShdPnd:\nSigPnd:\t0000000000000400\nShdPnd:\t8000000000040000\nSigBlk:\tffffffffffffffff\n"
+    assert proc_files.pending_signals(text) == {11, 19, 64}
+    for odd in ("", "SigPnd:\n", "SigPnd:\t40000\n", "ShdPnd:\t-000000000000001\n", "SigPnd: " + "f" * 9999):
+        assert proc_files.pending_signals(odd) == set()

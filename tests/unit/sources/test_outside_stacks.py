@@ -15,7 +15,7 @@ import pytest
 from conditions import needs_py_spy, needs_pystack
 from ftforensics.host.host import Completed, Host, Refusal, run_command
 from ftforensics.model.helper_report import HelperThread
-from ftforensics.sources.outside_stacks import outside_stacks
+from ftforensics.sources.outside_stacks import _stopped, outside_stacks
 
 PARKED = """
 import ctypes, threading, sys
@@ -216,6 +216,20 @@ def test_what_a_tool_left_stopped_goes_on(parked: subprocess.Popen[str]) -> None
     while state(parked.pid) != "S" and time.monotonic() < deadline:
         time.sleep(0.01)
     assert state(parked.pid) == "S"
+
+
+@pytest.mark.parametrize(
+    ("pending", "states", "stopping"),
+    [("40000", "SS", True), ("0", "ST", True), ("0", "TT", True), ("0", "SS", False), ("20000", "SS", False)],
+    ids=["waits", "one thread has", "all have", "no", "another signal waits"],
+)
+def test_a_process_that_is_about_to_stop(tmp_path: Path, pending: str, states: str, stopping: bool) -> None:
+    """Bit 18 is SIGSTOP's, 19; who sent it goes on before it has come to every thread."""
+    for thread, state_of_thread in enumerate(states, start=7):
+        (tmp_path / f"proc/7/task/{thread}").mkdir(parents=True)
+        (tmp_path / f"proc/7/task/{thread}/stat").write_text(f"{thread} (a) b) {state_of_thread} 1 7\n")
+    (tmp_path / "proc/7/status").write_text(f"Name:\ta\nSigPnd:\t{0:016x}\nShdPnd:\t{pending:0>16}\n")
+    assert _stopped(7, Host(root=tmp_path)) is stopping
 
 
 @needs_py_spy
