@@ -167,8 +167,8 @@ def _version(name: str) -> str | None:
 def _stopped(pid: int, host: Host) -> bool:
     """Is the process stopped by a signal ("T"; a tracer's own stop is "t", man 5 proc_pid_stat), or about to be?
 
-    kill(2) comes back before that: SIGSTOP waits, then the thread that takes it stops, then the others (kernel/signal.c,
-    do_signal_stop). Looked at in this order, so that it cannot slip by."""
+    kill(2) comes back before that: SIGSTOP waits, then the thread that takes it stops, then the others (do_signal_stop
+    in kernel/signal.c). Looked at in this order, so that it cannot slip by."""
     try:
         if signal.SIGSTOP in pending_signals(host.read_text(f"/proc/{pid}/status", 64 << 10)):
             return True
