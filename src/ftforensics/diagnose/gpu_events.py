@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from ftforensics.diagnose.clocks import LARGEST_OFFSET, seconds_after, seconds_between
-from ftforensics.diagnose.matching import SLACK, locator, match_line, same_machine
+from ftforensics.diagnose.matching import SLACK, containers_pid, locator, match_line, same_machine
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, DriverNoteMatch, Match, Tie, XidMatch
 from ftforensics.model.kernel import DriverNote, KernelLog, LogLine, Xid
@@ -70,8 +70,11 @@ def _match(xid: Xid, log: KernelLog, death: Death, before: float | None) -> Matc
             Cite(log.source, place, f"pid {xid.pid} is this process"),
             Cite(log.source, place, f"{max(before, 0.0):.0f} s before the end was seen"),
         ]
-        return Match(Tie.STRONG, why)
-    return match
+        match = Match(Tie.STRONG, why)
+    if match is None or match.tie is Tie.EXACT:
+        return match
+    doubts = containers_pid(xid.pid, death, log.source, locator(log, xid.line))
+    return Match(Tie.STRONG, match.why, [*match.against, *doubts]) if doubts else match
 
 
 def _xids_once(found: Sequence[XidMatch]) -> list[XidMatch]:

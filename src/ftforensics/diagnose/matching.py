@@ -108,12 +108,17 @@ def _with_sizes(kill: OomKill, log: KernelLog, death: Death, found: Match) -> Ma
     if user is False:
         against.append(Cite(log.source, place, f"the kernel says uid {kill.uid}, the process had {death.uid}"))
     if found.tie is not Tie.EXACT:
-        if kill.pid < SMALL_PID and not death.initial_namespace:
-            text = f"pid {kill.pid} looks like one of a container, where the kernel's log has another number"
-            against.append(Cite(log.source, place, text))
+        against += containers_pid(kill.pid, death, log.source, place)
         if death.signal is None:
             return Match(Tie.STRONG, why, against)
     return Match(found.tie, why, against)
+
+
+def containers_pid(pid: int, death: Death, source: str, place: str) -> list[Cite]:
+    """What speaks against a pid that both sides name, where the process may have had another one outside."""
+    if pid >= SMALL_PID or death.initial_namespace:
+        return []
+    return [Cite(source, place, f"pid {pid} looks like one of a container, where the kernel's log has another number")]
 
 
 def _by_looks(kill: OomKill, log: KernelLog, death: Death) -> Match | None:
