@@ -12,24 +12,10 @@ import pytest
 
 from conditions import ROOT, Interpreter, needs_fuse
 from hung_mount import beside
+from inventory_wait import WAIT
 
 pytestmark = needs_fuse
 
-# Long enough to be worth a line of the ledger (test_ledger_of_job.py).
-LASTS = """
-import os, sys, time
-def started():
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            if "ftforensics-inventory" in os.readlink("/proc/self/fd/" + fd):
-                return True
-        except OSError:
-            pass
-until = time.monotonic() + 40
-while not started():
-    assert time.monotonic() < until
-    time.sleep(0.02)
-"""
 RUN = (sys.executable, "-m", "ftforensics", "run", "--quiet", "--")
 
 
@@ -50,7 +36,7 @@ def ran(folder: Path, command: list[str], said: bytes = b"") -> tuple[int, float
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os._exit(3)"])
 def test_a_jobs_end_does_not_wait_for_its_ledger(end: str, python: Interpreter, tmp_path: Path) -> None:
-    code = f"import ftforensics; ftforensics.install()\n{LASTS}\n{end}"
+    code = f"import sys, ftforensics; ftforensics.install()\n{WAIT}\nwait_for_inventory(); {end}"
     status, seconds = ran(tmp_path, [python.path, "-c", code])
     assert (status, seconds < 15) == (3, True)
 

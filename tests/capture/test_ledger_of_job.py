@@ -12,30 +12,16 @@ import pytest
 
 from conditions import ROOT, Interpreter
 from ftforensics.wire.ledger import read_lines, read_runs
+from inventory_wait import WAIT
 
-# The extension starts its inventory two seconds after install: then its memfd is there, and a run is worth a line.
-WORTH_A_LINE = """
-import os, sys, time
-def _links():
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            yield os.readlink("/proc/self/fd/" + fd)
-        except OSError:
-            pass
-def wait(gone=False):
-    until = time.monotonic() + 60
-    while any("ftforensics-inventory" in link for link in _links()) == gone:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-"""
 ENDS = {
-    "returns": ("wait()", 0),
-    "exits": ("wait(); sys.exit(3)", 3),
-    "says": ("wait(); sys.exit('no data')", 1),
-    "raises": ("wait(); raise RuntimeError('x')", 1),
-    "underscore": ("wait(); os._exit(4)", 4),
-    "underscore-well": ("wait(); os._exit(0)", 0),
-    "forks": ("wait(); pid = os.fork()\nif pid == 0: sys.exit(5)\nos.waitpid(pid, 0)", 0),
+    "returns": ("wait_for_inventory()", 0),
+    "exits": ("wait_for_inventory(); sys.exit(3)", 3),
+    "says": ("wait_for_inventory(); sys.exit('no data')", 1),
+    "raises": ("wait_for_inventory(); raise RuntimeError('x')", 1),
+    "underscore": ("wait_for_inventory(); os._exit(4)", 4),
+    "underscore-well": ("wait_for_inventory(); os._exit(0)", 0),
+    "forks": ("wait_for_inventory(); pid = os.fork()\nif pid == 0: sys.exit(5)\nos.waitpid(pid, 0)", 0),
     "at-once": ("sys.exit(6)", 6),
 }
 
@@ -54,7 +40,7 @@ def environment(state: Path, **more: str) -> dict[str, str]:
 def start(python: str, folder: Path, code: str, *arguments: str, **more: str) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "train.py"
-    program.write_text(f"import ftforensics\nftforensics.install()\n{WORTH_A_LINE}\n{code}\n")
+    program.write_text(f"import ftforensics\nftforensics.install()\n{WAIT}\nimport sys\n{code}\n")
     state = folder if "state" not in more else Path(more.pop("state"))
     return subprocess.Popen(
         [python, str(program), *arguments],
@@ -95,7 +81,7 @@ def test_every_way_to_end_is_told_with_its_code(python: Interpreter, tmp_path: P
 def test_switched_off_or_anothers_business_leaves_no_line(more: dict[str, str], tmp_path: Path) -> None:
     ledger_of(tmp_path).parent.mkdir()
     ledger_of(tmp_path).touch()
-    process = start(sys.executable, tmp_path, "wait()", **more)
+    process = start(sys.executable, tmp_path, "wait_for_inventory()", **more)
     process.communicate(timeout=100)
     assert (process.returncode, ledger_of(tmp_path).read_bytes()) == (0, b"")
 
@@ -110,13 +96,15 @@ def test_a_job_does_not_notice_a_ledger_that_cannot_be_written(obstacle: str, tm
     else:
         ledger_of(state).parent.mkdir()
         ledger_of(state).symlink_to(precious) if obstacle == "link" else ledger_of(state).mkdir()
-    process = start(sys.executable, tmp_path / "job", "wait(); wait(gone=True)", state=str(state))
+    process = start(
+        sys.executable, tmp_path / "job", "wait_for_inventory(); wait_for_inventory(answered=True)", state=str(state)
+    )
     assert (process.communicate(timeout=100)[1], process.returncode) == (b"", 0)
     assert precious.read_bytes() == b"mine"
 
 
 HOLDS_ON = """
-wait()
+wait_for_inventory()
 until = time.monotonic() + 60
 def recorded():
     try:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from conditions import ROOT, needs_cc, needs_cudnn_pair, needs_unshare, needs_x86_64
+from inventory_wait import WAIT
 from wheels import CUDART, Unpacked
 
 pytestmark = [needs_x86_64, needs_cc]
@@ -39,32 +40,15 @@ Version: 2.9.1+cu128
 Requires-Dist: nvidia-cuda-runtime-cu12==12.8.90; platform_system == "Linux" and platform_machine == "x86_64"
 Requires-Dist: nvidia-cudnn-cu12==9.10.2.21; platform_system == "Linux" and platform_machine == "x86_64"
 """
-# Lives until the inventory child was seen and is gone and the watcher had a turn to fetch its answer; then dies.
-JOB = """
-import ctypes, os, sys, time, ftforensics
+JOB = f"""{WAIT}
+import ctypes, sys, ftforensics
 ftforensics.install(dir=sys.argv[1])
 import fused_ops
 kept = [ctypes.CDLL(path) for path in sys.argv[3:]]
 kept.append(ctypes.CDLL("libcuda.so.1"))  # stays loaded as on a GPU machine; without a GPU the runtime lets it go
-
-def inventory_runs():
-    # It is no child of ours: a job that waits for its children must not get one more.
-    wanted = f"\\0inventory\\0{os.getpid()}\\0".encode()
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and wanted in open(f"/proc/{entry}/cmdline", "rb").read():
-                return True
-        except OSError:
-            pass
-    return False
-
 if "WITHOUT_INVENTORY" not in os.environ:
-    until = time.monotonic() + 30
-    while not inventory_runs() and time.monotonic() < until:
-        time.sleep(0.005)
-    while inventory_runs() and time.monotonic() < until:
-        time.sleep(0.005)
-    time.sleep(1.5)
+    wait_for_inventory()
+    wait_for_inventory(answered=True)
 print(getattr(fused_ops, sys.argv[2])())
 """
 ANALYZE = "import sys; from ftforensics.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -11,31 +11,14 @@ from pathlib import Path
 
 from conditions import ROOT
 from ftforensics.wire.record import ReadRecord, read_record
+from inventory_wait import WAIT
 
-# Waits until the inventory child was seen and is gone, and one more turn of the watcher, which then fetches its answer.
-JOB = r"""
-import ctypes, os, sys, time, ftforensics
+JOB = f"""{WAIT}
+import ctypes, sys, ftforensics
 ftforensics.install(dir=sys.argv[1])
 kept = ctypes.CDLL(sys.argv[2])
-
-def inventory_runs():
-    # It is no child of the job: found among all processes by what it was asked.
-    mine = ["inventory", str(os.getpid())]
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/cmdline") as file:
-                if file.read().rstrip("\0").split("\0")[-2:] == mine:
-                    return True
-        except OSError:
-            pass
-    return False
-
-until = time.monotonic() + 30
-while not inventory_runs() and time.monotonic() < until:
-    time.sleep(0.005)
-while inventory_runs() and time.monotonic() < until:
-    time.sleep(0.005)
-time.sleep(1.5)
+wait_for_inventory()
+wait_for_inventory(answered=True)
 ctypes.string_at(0)
 """
 
