@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,3 +100,10 @@ def test_help_loads_nothing_heavy(environment: Mapping[str, str]) -> None:
 
     code = "import sys\nfrom ftforensics.cli import main\nmain(['facts', '--help'])\nsys.exit('msgspec' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL).returncode == 0
+
+
+def test_the_page_tells_which_file_holds_a_table(root: Path) -> None:
+    page = " ".join((root / "docs" / "facts.md").read_text().replace(" is ", " ").split())
+    for table in CATALOGUE:
+        told = f"`{table.name}` `{table.file}.tsv`" in page
+        assert told or table.file == table.name.replace("-", "_"), table.name

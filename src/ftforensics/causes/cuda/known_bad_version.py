@@ -25,7 +25,7 @@ whole and does not show it excludes it. An entry that depends on the driver coun
 
 ## References
 
-- The table `known_bad.tsv` of ftforensics, with the source of every row
+- `ftforensics facts known-bad`: the table, with the source of every row
 """
 
 from __future__ import annotations
