@@ -14,10 +14,11 @@ from enum import Enum
 
 import msgspec
 
+from ftforensics.causes.library_set import published_wheel
 from ftforensics.facts.choose import Choice, Choices, choose
 from ftforensics.facts.driver import at_least, cuda_tuple, driver_level, level_of_api, minimum_driver, window_floor
 from ftforensics.facts.gpus import capability_of, is_data_center
-from ftforensics.facts.torch import Wheel, find_wheel, runs_on
+from ftforensics.facts.torch import Wheel, runs_on
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.crash import Driver, Gpu, Library
 from ftforensics.model.diagnosis import Remedy
@@ -201,7 +202,7 @@ def opened(driver: Driver | None, libraries: list[Library] | None) -> bool:
 
 def gpus_without_code(software: Software | None, driver: Driver | None) -> list[Gpu]:
     """GPUs that the installed torch has no device code for, by what is published of its wheel."""
-    wheel = published_wheel(software)
+    wheel = cuda_wheel(software)
     if wheel is None or driver is None:
         return []
     return [gpu for gpu in driver.gpus if (own := capability(gpu)) is not None and runs_on(wheel, own) is False]
@@ -214,12 +215,10 @@ def capability(gpu: Gpu) -> str | None:
     return capability_of(gpu.name) if gpu.name else None
 
 
-def published_wheel(software: Software | None) -> Wheel | None:
-    """The published wheel that the installed torch is; None for one of conda, one built here, an unknown one."""
+def cuda_wheel(software: Software | None) -> Wheel | None:
+    """The published wheel with CUDA that the installed torch is."""
     torch = software.torch if software else None
-    if torch is None or torch.origin in ("conda", "other") or not torch.cuda or not _CUDA_VERSION.fullmatch(torch.cuda):
-        return None
-    return find_wheel(torch.version.partition("+")[0], "cu" + minor_of(torch.cuda).replace(".", ""))
+    return published_wheel(torch) if torch and torch.cuda and _CUDA_VERSION.fullmatch(torch.cuda) else None
 
 
 # -- what to do --------------------------------------------------------------------------------------------------------

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable
 
 from ftforensics.causes.cuda_stack import gave_up, is_fault
 from ftforensics.causes.ending import SIGABRT, ended_badly, ended_from_outside, line_cite, other_reason, signal_of
-from ftforensics.causes.library_set import is_cuda_or_torch, variant_of
+from ftforensics.causes.library_set import is_cuda_or_torch, published_wheel
 from ftforensics.causes.stack import frame_text, places
 from ftforensics.facts.choose import install_command
-from ftforensics.facts.torch import Wheel, find_wheel
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.crash import Library
@@ -117,13 +116,6 @@ def library_cite(library: Library) -> Cite:
     return Cite("libraries", library.path, " ".join(said) + (f" ({', '.join(about)})" if about else ""))
 
 
-def torch_wheel(torch: TorchBuild | None) -> Wheel | None:
-    """The published wheel that this torch is, where it is one."""
-    if torch is None or torch.origin not in (None, "wheel"):
-        return None
-    return find_wheel(torch.version.partition("+")[0], variant_of(torch))
-
-
 def reinstall(package: str, version: str | None) -> str:
     """version: None takes the newest."""
     wanted = f"{package}=={version}" if version else package
@@ -132,7 +124,7 @@ def reinstall(package: str, version: str | None) -> str:
 
 def reinstall_torch(torch: TorchBuild | None) -> Remedy | None:
     """torch anew with everything that belongs to it, from the index that it came from."""
-    wheel = torch_wheel(torch)
+    wheel = published_wheel(torch)
     if wheel is None:
         return None
     command = install_command(wheel).replace("pip install", "pip install --force-reinstall", 1)

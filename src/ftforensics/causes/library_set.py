@@ -303,6 +303,13 @@ def variant_of(torch: TorchBuild) -> str | None:
     return built_for(torch.version).variant
 
 
+def published_wheel(torch: TorchBuild | None) -> torch_facts.Wheel | None:
+    """The published wheel that this torch is; None for one of conda, one built here, an unknown one."""
+    if torch is None or torch.origin not in (None, "wheel"):
+        return None
+    return torch_facts.find_wheel(torch.version.partition("+")[0], variant_of(torch))
+
+
 def _off_table(name: str, version: str, torch: TorchBuild) -> Companion | None:
     """Compared by minor version: within one, torch's C++ interface has not changed."""
     base = torch.version.partition("+")[0]

@@ -10,10 +10,10 @@ from ftforensics.causes.driver_fit import (
     DriverFit,
     Fit,
     compat_trouble,
+    cuda_wheel,
     driver_fit,
     gpus_without_code,
     half_upgraded,
-    published_wheel,
     settling_run,
     stub_loaded,
     torch_for_driver,
@@ -196,7 +196,7 @@ def architecture_checks(software: Software | None, driver: Driver) -> Iterator[C
                 [Cite("driver", "module_version", driver.module_version or "")],
                 [Remedy("Ask the administrator for the last driver branch that serves this GPU")],
             )
-    wheel = published_wheel(software)
+    wheel = cuda_wheel(software)
     if wheel is None or not wheel.architectures:
         return
     listed = ", ".join(wheel.architectures)

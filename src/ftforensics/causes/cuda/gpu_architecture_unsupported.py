@@ -37,7 +37,7 @@ from collections.abc import Iterator
 
 from ftforensics.causes.cuda_stack import gave_up, is_fault
 from ftforensics.causes.cuda_text import Said, said, said_in_record, stands_for
-from ftforensics.causes.driver_fit import capability, gpus_without_code, published_wheel, torch_for_driver, uses_cuda
+from ftforensics.causes.driver_fit import capability, cuda_wheel, gpus_without_code, torch_for_driver, uses_cuda
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -91,7 +91,7 @@ def _finding(
 ) -> Finding:
     software, driver = (record.software, record.driver) if record else (None, None)
     left_out = gpus_without_code(software, driver)
-    wheel = published_wheel(software)
+    wheel = cuda_wheel(software)
     cites = list(supports)
     gaps = list(unknown)
     summary = "A kernel was started that holds no code for this GPU."
