@@ -27,6 +27,7 @@ _TOLD = (
     Mechanism.STACK_OVERFLOW, Mechanism.INTEGER_DIVISION, Mechanism.ABORT_CXX_EXCEPTION, Mechanism.ABORT_HEAP,
     Mechanism.ABORT_ASSERT, Mechanism.ABORT_OTHER,
 )  # fmt: skip
+_PACKAGES = ("/site-packages/", "/dist-packages/")  # Debian's Python has the other name
 _DEPTH = 64  # frames; what stands further out set the work going, long before
 
 
@@ -102,10 +103,18 @@ def variable(crash: Crash, name: str) -> tuple[str | None, list[Cite]]:
 
 def short_place(path: str) -> str:
     """A folder for a sentence: ".../site-packages/nvidia/cudnn/lib"."""
-    for packages in ("/site-packages/", "/dist-packages/"):
-        if packages in path:
-            return f"...{packages}{path.rpartition(packages)[2]}"
-    return path
+    found = _packages_in(path)
+    return f"...{found}{path.rpartition(found)[2]}" if found else path
+
+
+def below_packages(path: str) -> str:
+    """ "nvidia/cudnn/lib" of ".../site-packages/nvidia/cudnn/lib"; "": it lies in no folder of packages."""
+    found = _packages_in(path)
+    return path.rpartition(found)[2] if found else ""
+
+
+def _packages_in(path: str) -> str | None:
+    return next((name for name in _PACKAGES if name in path), None)
 
 
 def library_cite(library: Library) -> Cite:

@@ -193,3 +193,14 @@ def test_the_runtime_has_an_article_in_a_sentence() -> None:
     (finding,) = ask_record(ID, stack.frame("f", "/home/me/own.so"))
     assert " while the CUDA runtime is loaded from two places: " in finding.summary
     assert any(cite.text == "libcudart 12.1.105 (from elsewhere)" for cite in finding.supports)
+
+
+def test_a_neighbour_in_the_folder_of_one_is_not_called_by_its_name() -> None:
+    """torch's wheels before 2.0 brought cuDNN beside their own libraries."""
+    torch = f"{SITE}/torch/lib"
+    stack = crashed().wheel(f"{torch}/libcudnn.so.8", "libcudnn", "torch", "8.7.0")
+    stack = stack.system(f"{SYSTEM}/libcudnn.so.8", "libcudnn", "8.9.2").frame(
+        "at::native::mm", f"{torch}/libtorch_cuda.so"
+    )
+    (finding,) = ask_record(ID, stack)
+    assert "while cuDNN is loaded from two places" in finding.summary

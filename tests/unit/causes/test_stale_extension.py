@@ -99,3 +99,10 @@ def test_the_cure_is_for_the_package_that_spoke() -> None:
         ID, stack_text("built-for", library="xformers", form="line"), death=ended(11, crash=xformers().crash)
     )
     assert any("efficient_attention_forward" in one.text for one in frame.supports)
+
+
+def test_a_package_of_debians_folder_is_known_by_its_place() -> None:
+    path = "/usr/lib/python3/dist-packages/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so"
+    stack = cu128().package("flash-attn", "2.8.3+cu12torch2.5cxx11abiTRUE").frame("mha_fwd", path)
+    (finding,) = ask_record(ID, stack)
+    assert finding.confidence is Confidence.LIKELY

@@ -156,9 +156,8 @@ def _is_of(mix: Mix, frame: Frame) -> bool:
 
 
 def _summary(crash: Crash, mix: Mix) -> str:
-    inside = next(
-        (one for path in _frame_paths(crash) for one in mix.libraries if path.rpartition("/")[0] == folder(one)), None
-    )
+    paths = [path for path in _frame_paths(crash) if set_name(path) == mix.what]
+    inside = next((one for path in paths for one in mix.libraries if path.rpartition("/")[0] == folder(one)), None)
     name = signal_name_of(crash)
     others = [one for one in mix.libraries if one is not inside]
     if inside is not None:

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.library_evidence import (
+    below_packages,
     ended_by_exception,
     find_frame,
     is_bad_pointer,
@@ -51,7 +52,7 @@ from ftforensics.causes.library_evidence import (
     text_cites,
     where,
 )
-from ftforensics.causes.library_set import Companion, set_name, wrong_companions
+from ftforensics.causes.library_set import COMPANIONS, Companion, set_name, wrong_companions
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -63,7 +64,6 @@ from ftforensics.model.software import Software
 KIND = Kind.CIRCUMSTANCE
 ORDER = 31
 CHANGES = ("package:torch", "package:torchvision", "package:torchaudio", "image")
-_TRIO = ("torchvision", "torchaudio")
 
 
 def check(crash: Crash) -> Iterator[Finding]:
@@ -107,8 +107,7 @@ def _frame(crash: Crash, package: str) -> Cite | None:
 
     def inside(frame: Frame) -> bool:
         path = frame.library or ""
-        below = path.rpartition("/site-packages/")[2] if "/site-packages/" in path else ""
-        return path in owned or below.startswith((f"{folder}/", f"{folder}.", f"{folder}_"))
+        return path in owned or below_packages(path).startswith((f"{folder}/", f"{folder}.", f"{folder}_"))
 
     return find_frame(crash, inside)
 
@@ -118,7 +117,7 @@ def _remedies(package: str, software: Software | None) -> list[Remedy]:
     anew = reinstall_torch(torch)
     version = f"torch {torch.version}" if torch is not None else "the installed torch"
     remedies = []
-    if package in _TRIO:
+    if package in COMPANIONS:
         remedies.append(
             anew
             or Remedy(
