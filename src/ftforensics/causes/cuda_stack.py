@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ftforensics.causes.blame import blame, file_name, in_interpreter, line_text, runs_python
-from ftforensics.causes.ending import FAULT_NAMES, SIGABRT
+from ftforensics.causes.ending import FAULT_NAMES, SIGABRT, gave_up_over
 from ftforensics.causes.stack import frame_text
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Crash
@@ -69,9 +69,11 @@ def gave_up(crash: Crash) -> bool:
 
 def elsewhere(crash: Crash) -> Cite | None:
     """The frame or line that shows that it died where no CUDA is at work. None: it died there, or the stack does not
-    say. Who aborts does so in the C++ runtime: that says nothing about where the error came from."""
-    if gave_up(crash) or cuda_frame(crash) is not None:
+    say. Who aborts does so in the C++ runtime, which says nothing about where the error came from: his words do."""
+    if cuda_frame(crash) is not None:
         return None
+    if gave_up(crash):
+        return gave_up_over(crash.record)
     blamed = blame(crash)
     if blamed.frame is not None and blamed.frame.library is not None:
         if may_call_driver(crash, blamed.frame.library):

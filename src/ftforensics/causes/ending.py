@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ftforensics.model.basics import Cite
+from ftforensics.model.crash import CrashRecord
 from ftforensics.model.death import Death, NoticeMatch, SentMatch, SignalMatch, Tie
 from ftforensics.model.diagnosis import Confidence
 from ftforensics.model.launcher import ExceptionSeen, NativeText, TextLine
@@ -172,6 +173,8 @@ def abort_texts(death: Death, kind: str) -> list[NativeText]:
     return [one for one in death.texts if one.kind == kind]
 
 
+_THROWN, _MESSAGE = Cite("crash", "cxx_exception", ""), Cite("crash", "abort_message", "")
+_NO_REASON = "terminate called"  # of an exception whose text is not known
 _GIVING_UP = ("cxx-exception", "heap", "assertion")
 _GPU_WORDS = ("cuda", "cudnn", "gpu", "nccl", "nvml", "nvidia")
 
@@ -194,17 +197,27 @@ def other_reason(death: Death) -> Cite | None:
         return _ended_after(line_cite(last.line), f"{last.type}: {last.message}")
     if number != SIGABRT:
         return None
-    thrown = death.crash.record.cxx_exception if death.crash is not None else None
-    if thrown is not None and thrown.what and not says_gpu(f"{thrown.type} {thrown.what}"):
-        return _ended_after(Cite("crash", "cxx_exception", ""), thrown.what)
+    recorded = gave_up_over(death.crash.record) if death.crash is not None else None
+    if recorded is not None:
+        return recorded
     said = death.texts[-1] if death.texts else None
     if said is None or said.kind not in _GIVING_UP or says_gpu(f"{said.type} {said.message} {said.line.text}"):
         return None
     return _ended_after(line_cite(said.line), said.message or said.line.text)
 
 
+def gave_up_over(record: CrashRecord) -> Cite | None:
+    """The same of a record's own exception or last words."""
+    thrown, message = record.cxx_exception, record.abort_message
+    if thrown is not None and thrown.what:
+        return None if says_gpu(f"{thrown.type} {thrown.what}") else _ended_after(_THROWN, thrown.what)
+    if message is None or not message.text or message.text.startswith(_NO_REASON) or says_gpu(message.text):
+        return None
+    return _ended_after(_MESSAGE, message.text.strip())
+
+
 def _ended_after(place: Cite, text: str) -> Cite:
-    return Cite(place.source, place.locator, f"it went on after that, and ended after {text}"[:200])
+    return Cite(place.source, place.locator, f"it ended after {text}"[:200])
 
 
 def line_cite(line: TextLine) -> Cite:

@@ -17,6 +17,7 @@ from ftforensics.model.basics import Address
 from ftforensics.model.case import Case, CaseRecord
 from ftforensics.model.crash import CrashRecord, NativeWalk, RawFrame, Register, Registers, Time
 from ftforensics.model.diagnosis import Diagnosis
+from ftforensics.model.ledger import Change, Changes
 from ftforensics.parsers.kernel_log import read_kernel_log
 from ftforensics.parsers.launcher import read_launcher_log
 from synth.gpu_stack import COMPAT, LIBRARIES, in_nccl, null_write, on_driver, thrown
@@ -29,7 +30,7 @@ OLD_ABI = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
 FLASH = f"{SITE}/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so"
 
 
-def judged(builder: SoftwareBuilder, kernel: str = "", output: str = "") -> Diagnosis:
+def judged(builder: SoftwareBuilder, kernel: str = "", output: str = "", changes: Changes | None = None) -> Diagnosis:
     """The record as a file would hold it, its frames named by hand, with a kernel log and the job's output."""
     frames = builder.crash.native
     null = bool(frames) and frames[0].library is None
@@ -43,7 +44,7 @@ def judged(builder: SoftwareBuilder, kernel: str = "", output: str = "") -> Diag
         assert len(wanted) == len(frames)
         return Resolution(list(frames))
 
-    case = Case([CaseRecord(record, "x.crash.json")])
+    case = Case([CaseRecord(record, "x.crash.json")], changes=changes)
     if kernel:
         case = msgspec.structs.replace(case, kernel_logs=[read_kernel_log(kernel.encode(), path="kernel.log")])
     if output:
@@ -176,6 +177,31 @@ def test_without_one_that_is_likely_the_residual_speaks_and_never_ties(builder: 
     diagnosis = judged(null_write(builder, "/usr/lib/libx.so"))
     assert (diagnosis.verdict.cause, diagnosis.verdict.confidence) == ("native-fault", "likely")
     assert {finding.confidence.value for finding in diagnosis.hypotheses[1:]} <= {"possible"}
+
+
+@pytest.mark.parametrize("over", ["bad shard", "free(): invalid pointer"])
+@pytest.mark.parametrize(
+    "builder",
+    [on_driver().torch("2.11.0", "13.0"), HALF, ON_STUB, IN_COMPAT, two_cudnns(on_driver())],
+    ids=["too old", "half", "stub", "compat", "mixed"],
+)
+def test_who_gives_up_over_something_else_did_not_die_of_the_stack_also_where_it_changed(
+    builder: SoftwareBuilder, over: str
+) -> None:
+    died = thrown(builder, over) if over == "bad shard" else builder.aborted(over)
+    expected = "uncaught-cxx-exception" if over == "bad shard" else "heap-corruption"
+    items = [
+        Change("driver", "driver", "1", "2"),
+        Change("package", "torch", "1", "2"),
+        Change("image", "image", "1", "2"),
+    ]
+    diagnosis = judged(
+        stamped(died.frame("abort", "/lib/x86_64-linux-gnu/libc.so.6")),
+        xid(31),
+        changes=Changes(0.0, "good", items=items),
+    )
+    assert diagnosis.verdict.cause == expected
+    assert {finding.confidence.value for finding in diagnosis.hypotheses[1:]} == {"possible"}
 
 
 def test_a_library_that_went_on_after_a_text_does_not_outdo_what_it_died_of() -> None:

@@ -86,7 +86,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         return
     inside, away = cuda_frame(crash), elsewhere(crash)
     supports = [*fit.supports, *([inside] if inside else [])]
-    if inside is not None or gave_up(crash):
+    if inside is not None or (gave_up(crash) and away is None):
         yield _finding(record, fit, Confidence.LIKELY if inside else Confidence.POSSIBLE, supports, [], fit.unknown)
         return
     against = [away or Cite("crash", "signal", "CUDA refuses such a driver with an error, not by a memory fault")]

@@ -13,8 +13,9 @@ The kernel's log names this process's pid, and the process ended within two minu
 ends no process by itself. The program meets it as a CUDA error, and then ends by an exception or gives up. Possible are
 an event of long before; one of a GPU without a process's name, or with another's, when it is one of the hardware; one
 whose time cannot be compared, unless the process itself spoke of the GPU at its end; one before a segmentation fault in
-code that has nothing to do with CUDA; and one of a process that a signal from outside ended. An Xid 45 alone follows
-every end of a program that used the GPU: it is no reason.
+code that has nothing to do with CUDA, or before an end for which the program itself named another reason; and one of a
+process that a signal from outside ended. An Xid 45 alone follows every end of a program that used the GPU: it is no
+reason.
 
 ## What to do
 
@@ -44,15 +45,14 @@ import msgspec
 from ftforensics.causes.cuda_stack import elsewhere
 from ftforensics.causes.cuda_text import about_ending
 from ftforensics.causes.ending import (
-    SIGABRT,
     ended_badly,
     ended_from_outside,
     is_about_gpu,
     is_unseen,
+    other_reason,
     rank_of,
     says_gpu,
     shortly_before,
-    signal_of,
     strength,
     weaker,
 )
@@ -164,8 +164,10 @@ def _doubts(death: Death, found: XidMatch, meaning: XidMeaning | None) -> Iterat
         yield Cite("facts", "Xid 45", "it follows the end of any program that used the GPU")
     elif not meaning.ends:
         yield Cite("facts", f"Xid {meaning.number}", "it ends no program")
-    number = signal_of(death)
-    away = elsewhere(death.crash) if death.crash is not None and number != SIGABRT else None
+    away = elsewhere(death.crash) if death.crash is not None else None
+    # The program meets its own mistake as an error of CUDA's; of broken hardware it may learn in many ways.
+    if away is None and meaning is not None and meaning.blame == _APPLICATION:
+        away = other_reason(death)
     if away is not None:
         yield away
 
