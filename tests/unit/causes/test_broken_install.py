@@ -30,6 +30,12 @@ def test_fires_with_a_frame_in_a_damaged_library(stack: SoftwareBuilder) -> None
     assert finding.remedies[-1].settles
 
 
+def test_of_several_damaged_files_the_one_on_the_stack_is_named() -> None:
+    stack = damaged().broken("torch", "2.9.1", TORCH_CUDA, "other content")
+    (finding,) = ask_record(ID, stack.frame("f", TORCH_CUDA))
+    assert "in a damaged file of torch 2.9.1: libtorch_cuda.so (" in finding.summary
+
+
 def test_fires_for_torch_with_its_companions() -> None:
     stack = cu128().broken("torch", "2.9.1", TORCH_CUDA, "other content").installed(verified=True)
     (finding,) = ask_record(ID, stack.frame("f", TORCH_CUDA))

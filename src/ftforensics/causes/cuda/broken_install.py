@@ -73,7 +73,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         return
     frame = frame_in(crash, [one.path for one in broken])
     rewritten = _all_rewritten(crash)
-    first = next((one for one in broken if frame is not None and frame.text.endswith(_name(one))), broken[0])
+    first = next((one for one in broken if frame is not None and frame_in(crash, [one.path]) == frame), broken[0])
     against = [] if frame is not None else not_in_the_stack(crash, "one of these files")
     if rewritten:
         against.append(
