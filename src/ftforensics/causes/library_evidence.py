@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from ftforensics.causes.cuda_stack import gave_up, is_fault
 from ftforensics.causes.ending import SIGABRT, ended_badly, ended_from_outside, line_cite, other_reason, signal_of
@@ -28,6 +29,7 @@ _TOLD = (
     Mechanism.ABORT_ASSERT, Mechanism.ABORT_OTHER,
 )  # fmt: skip
 _PACKAGES = ("/site-packages/", "/dist-packages/")  # Debian's Python has the other name
+_One = TypeVar("_One")
 _DEPTH = 64  # frames; what stands further out set the work going, long before
 
 
@@ -64,6 +66,12 @@ def find_frame(crash: Crash, fits: Callable[[Frame], bool]) -> Cite | None:
 def frame_in(crash: Crash, paths: Iterable[str]) -> Cite | None:
     wanted = set(paths)
     return find_frame(crash, lambda frame: frame.library in wanted)
+
+
+def nearest(crash: Crash, found: Sequence[_One], path_of: Callable[[_One], str]) -> _One:
+    """The one whose file the stack leads into first; the first of them where it leads into none. found: not empty."""
+    paths = (frame.library for _, frame in frames(crash))
+    return next((one for path in paths for one in found if path_of(one) == path), found[0])
 
 
 def cuda_or_torch_frame(crash: Crash) -> Cite | None:

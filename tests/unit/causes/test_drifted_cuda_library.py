@@ -40,6 +40,14 @@ def test_fires_where_a_library_was_replaced_while_it_ran() -> None:
     assert finding.confidence is Confidence.LIKELY and "was replaced on disk" in finding.summary
 
 
+@pytest.mark.parametrize("path", [CUBLAS, CUDNN])
+def test_of_several_replaced_libraries_the_one_on_the_stack_is_named(path: str) -> None:
+    stack = cu128()
+    modules = [Module(one.path, one.base, one.end, deleted=True) for one in stack.record.modules or []]
+    (finding,) = ask_record(ID, stack.set(modules=modules).frame(None, path))
+    assert f"after {path.rpartition('/')[2]} was replaced on disk" in finding.summary
+
+
 @pytest.mark.parametrize(
     "stack",
     [

@@ -36,6 +36,14 @@ def test_fires_for_a_foreign_torch() -> None:
     assert any((one.command or "").startswith("pip install --force-reinstall torch==2.9.1") for one in finding.remedies)
 
 
+def test_of_several_the_one_on_the_stack_is_named() -> None:
+    blas = f"{SYSTEM}/libcublas.so.12.1.3"
+    stack = shadowed().without(f"{SITE}/nvidia/cublas").system(blas, "libcublas", "12.1.3")
+    for library, said in ((blas, "cuBLAS 12.1.3"), (f"{SYSTEM}/libcudnn.so.9.1.0", "cuDNN 9.1.0")):
+        (finding,) = ask_record(ID, stack.frame("f", library))
+        assert finding.summary.startswith(f"SIGSEGV with {said} from")
+
+
 def test_the_runtime_has_an_article_in_a_sentence() -> None:
     stack = cu128().without(f"{SITE}/nvidia/cuda_runtime").system(f"{SYSTEM}/libcudart.so.12", "libcudart", "12.1.105")
     (finding,) = ask_record(ID, stack.frame("f", TORCH_CUDA))

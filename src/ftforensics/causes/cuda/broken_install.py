@@ -41,6 +41,7 @@ from ftforensics.causes.library_evidence import (
     is_bad_pointer,
     likely_if,
     mapped,
+    nearest,
     no_stack,
     not_in_the_stack,
     own_fault,
@@ -73,7 +74,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         return
     frame = frame_in(crash, [one.path for one in broken])
     rewritten = _all_rewritten(crash)
-    first = next((one for one in broken if frame is not None and frame_in(crash, [one.path]) == frame), broken[0])
+    first = nearest(crash, broken, lambda one: one.path)
     against = [] if frame is not None else not_in_the_stack(crash, "one of these files")
     if rewritten:
         against.append(

@@ -40,6 +40,7 @@ from ftforensics.causes.library_evidence import (
     frame_in,
     goes_with_end,
     likely_if,
+    nearest,
     no_stack,
     not_in_the_stack,
     own_fault,
@@ -127,7 +128,7 @@ def _replaced(crash: Crash) -> Iterator[Finding]:
     if not replaced:
         return
     frame = frame_in(crash, [one.path for one in replaced])
-    name = replaced[0].path.rpartition("/")[2]
+    name = nearest(crash, replaced, lambda one: one.path).path.rpartition("/")[2]
     anew = reinstall_torch(crash.record.software.torch if crash.record.software else None)
     yield Finding(
         cause="drifted-cuda-library",

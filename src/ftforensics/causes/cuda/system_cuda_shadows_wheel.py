@@ -43,6 +43,7 @@ from ftforensics.causes.library_evidence import (
     is_bad_pointer,
     library_cite,
     likely_if,
+    nearest,
     no_stack,
     not_in_the_stack,
     own_fault,
@@ -78,7 +79,8 @@ def check(crash: Crash) -> Iterator[Finding]:
     if not own_fault(crash) or not found:
         return
     # Where torch itself is another one, everything else follows from that.
-    first = next((one for one in found if set_name(one.library.kind) == "PyTorch"), found[0])
+    on_stack = nearest(crash, found, lambda one: one.library.path)
+    first = next((one for one in found if set_name(one.library.kind) == "PyTorch"), on_stack)
     what = set_name(first.library.kind) or first.library.kind
     inside = frame_in(crash, [one.library.path for one in found])
     frame = inside or cuda_or_torch_frame(crash)
@@ -94,7 +96,7 @@ def check(crash: Crash) -> Iterator[Finding]:
         summary=_summary(crash, first, what),
         supports=[
             *(library_cite(one.library) for one in found),
-            *(Cite("software", one.wheel, "was installed for it and is not loaded") for one in found[:1]),
+            Cite("software", first.wheel, "was installed for it and is not loaded"),
             *cited,
             *([frame] if frame is not None else []),
             *where(crash),
