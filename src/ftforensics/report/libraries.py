@@ -8,6 +8,7 @@ from itertools import groupby
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
+from ftforensics.facts.driver import level_of_api
 from ftforensics.model.basics import Gap
 from ftforensics.model.crash import Driver, Library
 from ftforensics.model.software import Pin, Software
@@ -187,11 +188,10 @@ def _missing(software: Software | None) -> Iterator[str]:
 def _driver(driver: Driver | None) -> Iterator[str]:
     if driver is None:
         return
-    level = driver.api_level
     for name, value in (
         ("kernel module", driver.module_version),
         ("libcuda", driver.libcuda_path and f"{driver.libcuda_path} {driver.libcuda_version or ''}".strip()),
-        ("reports CUDA", None if level is None else f"{level // 1000}.{level % 1000 // 10}"),
+        ("reports CUDA", None if driver.api_level is None else level_of_api(driver.api_level)),
         ("NVML", driver.nvml_version),
         ("noted", driver.note),
     ):
