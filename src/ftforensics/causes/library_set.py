@@ -36,7 +36,6 @@ _PACKAGES = {
 }
 _HASHED = re.compile(r"-[0-9a-f]{8}\.so")  # auditwheel's and delocate's names for private copies
 _MAJOR = re.compile(r"\.so\.(\d+)")
-COMPANIONS = ("torchvision", "torchaudio")
 _OUTSIDE = ("system", "conda", "other")  # origins of what no wheel brought
 
 
@@ -285,7 +284,7 @@ def wrong_companions(software: Software | None, libraries: list[Library]) -> lis
         if name == "torch" or name.startswith(("nvidia-", "cuda-")):
             continue
         tag = built_for(version)
-        if name in COMPANIONS:
+        if name in torch_facts.COMPANIONS:
             wrong = _off_table(name, version, torch) or _other_variant(name, version, tag, torch)
         else:
             wrong = _other_torch(name, version, tag, torch)
@@ -313,12 +312,12 @@ def published_wheel(torch: TorchBuild | None) -> torch_facts.Wheel | None:
 def _off_table(name: str, version: str, torch: TorchBuild) -> Companion | None:
     """Compared by minor version: within one, torch's C++ interface has not changed."""
     base = torch.version.partition("+")[0]
-    wanted = torch_facts.companions(base)[COMPANIONS.index(name)]
+    wanted = torch_facts.companions(base)[torch_facts.COMPANIONS.index(name)]
     if wanted is None or _parts(wanted)[:2] == _parts(version)[:2]:
         return None
     goes_with = None
     for wheel in torch_facts.wheels():
-        theirs = (wheel.torchvision, wheel.torchaudio)[COMPANIONS.index(name)]
+        theirs = (wheel.torchvision, wheel.torchaudio)[torch_facts.COMPANIONS.index(name)]
         if theirs is not None and _parts(theirs)[:2] == _parts(version)[:2]:
             goes_with = wheel.torch
     return Companion(name, version, torch.version, goes_with, f"torch {base} goes with {name} {wanted}")

@@ -51,6 +51,9 @@ class Companions(msgspec.Struct, frozen=True):
     source: str
 
 
+COMPANIONS = ("torchvision", "torchaudio")  # built for one torch each, in the order of `companions`
+
+
 @cache
 def wheels() -> tuple[Wheel, ...]:
     """All of them, oldest first."""

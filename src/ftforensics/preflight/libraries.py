@@ -18,6 +18,7 @@ from ftforensics.causes.library_set import (
     wrong_companions,
 )
 from ftforensics.facts import known_bad
+from ftforensics.facts.torch import COMPANIONS
 from ftforensics.model.basics import Cite
 from ftforensics.model.crash import Driver, Library
 from ftforensics.model.diagnosis import Confidence, Remedy
@@ -213,7 +214,7 @@ def _companions(software: Software, libraries: list[Library]) -> Iterator[Check]
     wrong = wrong_companions(software, libraries)
     for one in wrong:
         yield _companion(one, software.torch)
-    pair = [package for package in software.packages if package.name in ("torchvision", "torchaudio")]
+    pair = [package for package in software.packages if package.name in COMPANIONS]
     if pair and not wrong:
         said = ", ".join(f"{package.name} {package.version}" for package in pair)
         yield Check("companions", TOPIC, Status.OK, f"{said} beside torch {software.torch.version}")

@@ -8,7 +8,7 @@ import shlex
 from ftforensics.causes.library_evidence import reinstall_torch
 from ftforensics.causes.library_set import variant_of
 from ftforensics.facts.choose import INDEX
-from ftforensics.facts.torch import companions, find_wheel
+from ftforensics.facts.torch import COMPANIONS, companions, find_wheel
 from ftforensics.model.diagnosis import Remedy
 from ftforensics.model.software import TorchBuild
 
@@ -36,10 +36,10 @@ def torch_again(torch: TorchBuild) -> Remedy:
 
 def companion_command(torch: TorchBuild, package: str) -> str | None:
     """The pip line that installs the torchvision or torchaudio of this torch, or builds another extension again."""
-    if package not in ("torchvision", "torchaudio"):
+    if package not in COMPANIONS:
         name = shlex.quote(package)
         return f"pip install --force-reinstall --no-deps --no-binary {name} --no-build-isolation {name}"
-    version = companions(base(torch.version))[0 if package == "torchvision" else 1]
+    version = companions(base(torch.version))[COMPANIONS.index(package)]
     if version is None:
         return None
     variant = variant_of(torch)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ftforensics.facts.torch import COMPANIONS
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
 from ftforensics.model.crash import Library
@@ -28,7 +29,6 @@ from ftforensics.symbols.elf import ElfError, read_elf
 __all__ = ["NotFound", "SearchEnvironment", "WouldLoad", "would_load"]
 
 _INIT_LIMIT = 1 << 20  # bytes of torch/__init__.py; 2.13's has 110 KB
-_COMPANIONS = ("torchvision", "torchaudio")
 
 # cuDNN is a thin library that loads its parts by name when they are first used; each name is looked up like any other,
 # so that LD_LIBRARY_PATH can mix the parts of two versions. 9.10.2 asks for libcudnn_graph.so.9.10.2, .so.9.10, .so.9
@@ -75,7 +75,7 @@ def would_load(host: Host, software: Software, environment: SearchEnvironment) -
         gaps.append(gap)
     _import_torch(host, software, folder, names, loader)
     _use_gpu(software, loader)
-    for path in torch_extensions(host, software, _COMPANIONS):
+    for path in torch_extensions(host, software, COMPANIONS):
         loader.load(path, optional=True)
     files = [file.real for file in loader.loaded]
     libraries = loaded_libraries([Mapped(path) for path in files], host, search_path=environment.library_path)

@@ -52,8 +52,9 @@ from ftforensics.causes.library_evidence import (
     text_cites,
     where,
 )
-from ftforensics.causes.library_set import COMPANIONS, Companion, set_name, wrong_companions
+from ftforensics.causes.library_set import Companion, set_name, wrong_companions
 from ftforensics.causes.registry import Kind
+from ftforensics.facts.torch import COMPANIONS
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
