@@ -18,7 +18,6 @@ from ftforensics.host.host import Host, Refusal
 from ftforensics.model.case import Case
 from ftforensics.model.crash import CrashRecord, Driver
 from ftforensics.model.ledger import Begun, Changes, Fingerprint, LedgerRun
-from ftforensics.model.software import Software
 from ftforensics.parsers.command_line import job
 from ftforensics.sources.differences import differences
 from ftforensics.sources.fingerprint import (
@@ -55,7 +54,6 @@ def record_begun(
     pid: int,
     environ: Mapping[str, str],
     *,
-    software: Software | None = None,
     driver: Driver | None = None,
 ) -> bool:
     """Write down what process `pid` runs on, once. environ: our own, in which the job has left what its run is called
@@ -67,7 +65,7 @@ def record_begun(
     if path is None or not run or folder is None or _recorded(host, path, run, pid):
         return False
     subject = subject_of_process(host, pid)
-    fingerprint = read_fingerprint(host, subject, software=software, driver=driver)
+    fingerprint = read_fingerprint(host, subject, driver=driver)
     start = procfs.start_ticks(pid)
     begun = Begun(
         run=run,
@@ -127,6 +125,8 @@ def changes_since_good(host: Host, case: Case, path: str | None = None) -> Chang
 
     The run's own line counts; a run that died before it had one is described by its record and by what is installed
     now, as far as nothing has been installed since."""
+    if not (case.records or case.rings or case.runs):
+        return None  # logs alone name no run
     try:
         runs = read_ledger(host, path)
     except Refusal:

@@ -78,14 +78,12 @@ def missing_symbols(host: Host, extensions: Iterable[Library], libraries: Iterab
     return found
 
 
-def complete_software(
-    host: Host, software: Software, libraries: Iterable[Library], also: Iterable[Library] = ()
-) -> Software:
-    """`software` with `missing` filled in for the extensions among `libraries`, the loaded ones, and for `also`: ones
-    that could not be loaded, which an error names. Quick: symbol tables only."""
+def complete_software(host: Host, software: Software, libraries: Iterable[Library]) -> Software:
+    """`software` with `missing` filled in for the extensions among `libraries`, the loaded ones. Quick: symbol tables
+    only."""
     loaded = list(libraries)
     extensions = [library for library in loaded if library.kind == "extension"]
-    return msgspec.structs.replace(software, missing=missing_symbols(host, [*extensions, *also], loaded))
+    return msgspec.structs.replace(software, missing=missing_symbols(host, extensions, loaded))
 
 
 def _torch(host: Host, libraries: list[Library], stack: ExitStack) -> list[_Open]:

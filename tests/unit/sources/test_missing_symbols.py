@@ -180,7 +180,7 @@ def test_extensions_that_could_not_be_loaded_and_are_named_by_an_error(environme
     torch = environment.read(*environment.torch())
     (also,) = environment.read(extension(environment, OLD))
     assert complete_software(environment.host, Software(), torch).missing == []
-    (found,) = complete_software(environment.host, Software(), torch, [also]).missing
+    (found,) = missing_symbols(environment.host, [also], torch)
     assert found.path == also.path
 
 
@@ -231,7 +231,7 @@ def test_a_real_torchvision_of_another_torch(nvidia_wheel: Unpacked, tmp_path: P
     torch = [str(path) for path in Path(spec.origin).parent.glob("lib/*.so")]
     libraries = loaded_libraries([Mapped(path) for path in torch], Host())
     extensions = loaded_libraries([Mapped(str(site / "torchvision" / name)) for name in ("_C.so", "image.so")], Host())
-    for found in complete_software(Host(), Software(), libraries, extensions).missing:
+    for found in missing_symbols(Host(), extensions, libraries):
         assert (found.package, found.version, found.abi) == ("torchvision", "0.20.1", "pre-cxx11")
         assert "_ZN5torch3jit17parseSchemaOrNameERKSsb" in found.names and found.count > 5
-    assert len(complete_software(Host(), Software(), libraries, extensions).missing) == 2
+    assert len(missing_symbols(Host(), extensions, libraries)) == 2
