@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,20 @@ def start(python: str, folder: Path, code: str, *arguments: str, **more: str) ->
 
 def ledger_of(folder: Path) -> Path:
     return folder / "ftforensics" / "ledger.jsonl"
+
+
+def changes_told(folder: Path, state: Path) -> dict[str, Any]:
+    """What the report on the only crash in `folder` says about the last good run."""
+    (records,) = [path.parent for path in folder.rglob("*.crash.json")]
+    done = subprocess.run(
+        [sys.executable, "-m", "ftforensics", "analyze", "--json", records],
+        cwd=folder,
+        env=environment(state),
+        capture_output=True,
+        timeout=100,
+    )
+    changes: dict[str, Any] = json.loads(done.stdout)["changes"]
+    return changes
 
 
 def test_every_way_to_end_is_told_with_its_code(python: Interpreter, tmp_path: Path) -> None:
@@ -146,15 +161,7 @@ def test_a_good_run_then_a_change_then_a_crash(tmp_path: Path) -> None:
     assert (second.ended.how, second.ended.signal) == ("signal", 11)
     assert ledger_of(state).stat().st_mode & 0o777 == 0o600
 
-    (records,) = [path.parent for path in folder.rglob("*.crash.json")]
-    done = subprocess.run(
-        [sys.executable, "-m", "ftforensics", "analyze", "--json", records],
-        cwd=folder,
-        env=environment(state),
-        capture_output=True,
-        timeout=100,
-    )
-    changes = json.loads(done.stdout)["changes"]
+    changes = changes_told(folder, state)
     assert changes["run"] == first.begun.run
     told = [(change["kind"], change["name"], change["before"], change["after"]) for change in changes["items"]]
     assert told == [
@@ -174,15 +181,7 @@ def test_a_crash_before_there_is_a_line_is_compared_too(tmp_path: Path) -> None:
     bad.communicate(timeout=100)
     assert bad.returncode == -11
     assert len(read_runs(ledger_of(state).read_bytes())) == 1
-    (records,) = [path.parent for path in folder.rglob("*.crash.json")]
-    done = subprocess.run(
-        [sys.executable, "-m", "ftforensics", "analyze", "--json", records],
-        cwd=folder,
-        env=environment(state),
-        capture_output=True,
-        timeout=100,
-    )
-    changes = json.loads(done.stdout)["changes"]
+    changes = changes_told(folder, state)
     assert [(change["name"], change["before"], change["after"]) for change in changes["items"]] == [
         ("OMP_NUM_THREADS", "4", "8")
     ]
