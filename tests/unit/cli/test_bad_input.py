@@ -58,6 +58,7 @@ def test_files_that_are_no_records(run: Run, tmp_path: Path, content: bytes, say
     assert "\u202e" not in shown.complaint
 
 
+@pytest.mark.timeout(600)  # over a thousand runs of the command: a minute, and more on a busy machine
 def test_every_cut_is_read_as_far_as_it_goes_or_refused_in_one_line(run: Run, tmp_path: Path, example: bytes) -> None:
     path = tmp_path / "cut.crash.json"
     told = 0
