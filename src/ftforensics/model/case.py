@@ -7,6 +7,7 @@ import msgspec
 from ftforensics.model.basics import Gap
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Frame
+from ftforensics.model.exception import ExceptionRecord
 from ftforensics.model.helper_report import HelperReport
 from ftforensics.model.kernel import KernelLog
 from ftforensics.model.launcher import LauncherLog
@@ -50,6 +51,14 @@ class CaseRecord(msgspec.Struct, frozen=True):
     gaps: list[Gap] = []
 
 
+class CaseException(msgspec.Struct, frozen=True):
+    """One exception record, or one of torchrun's error files. gaps: what of the file was unreadable."""
+
+    record: ExceptionRecord
+    path: str | None = None
+    gaps: list[Gap] = []
+
+
 class CaseRing(msgspec.Struct, frozen=True):
     """One recorder ring. alive: its process still runs on this machine (same pid, start time and boot)."""
 
@@ -66,6 +75,7 @@ class Case(msgspec.Struct, frozen=True):
 
     records: list[CaseRecord] = []
     rings: list[CaseRing] = []
+    exceptions: list[CaseException] = []
     runs: list[RunEvidence] = []
     kernel_logs: list[KernelLog] = []
     launcher_logs: list[LauncherLog] = []

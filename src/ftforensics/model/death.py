@@ -11,8 +11,9 @@ import msgspec
 
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
+from ftforensics.model.exception import ExceptionRecord
 from ftforensics.model.kernel import CpuLimit, DriverNote, Fault, KernelEvent, MemoryFailure, OomKill, Oops, Xid
-from ftforensics.model.launcher import ExceptionSeen, NativeText, StackText
+from ftforensics.model.launcher import ExceptionSeen, NativeText, Peer, StackText
 from ftforensics.model.mechanism import MechanismReading
 from ftforensics.model.moment import Moment
 from ftforensics.model.notice import Notice
@@ -192,7 +193,9 @@ class Death(msgspec.Struct, frozen=True):
     notices: list[NoticeMatch] = []
     counters: list[CounterChange] = []
     ended_by: list[Outside] = []
-    exceptions: list[ExceptionSeen] = []
+    exceptions: list[ExceptionSeen] = []  # from logs
+    raised: ExceptionRecord | None = None  # by its own record, or torchrun's error file
+    raised_path: str | None = None
     texts: list[NativeText] = []
     stack_texts: list[StackText] = []
     xids: list[XidMatch] = []  # nearest to the end first
@@ -207,4 +210,8 @@ class Death(msgspec.Struct, frozen=True):
     cpu_limit_soft: int | None = None  # RLIMIT_CPU, seconds; None: unlimited or not known
     cpu_limit_hard: int | None = None
     rebooted: Cite | None = None  # its machine has another boot id now, and the end was not seen
+    world_size: int | None = None  # ranks of the job
+    missing: list[int] = []  # ranks of the job of which this input knows nothing, when it knows how many there are
+    missing_on: list[str] = []  # where those ran, as far as somebody says: "node 0 (10.0.0.1)"
+    peers: list[Peer] = []  # whom its exceptions name as gone, those first that the input does not know
     rebooted_after: float | None = None  # seconds from the last sign of life to that boot, where both are known

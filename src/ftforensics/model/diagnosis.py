@@ -197,6 +197,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     by: str | None = None  # who sent the signal that ended it, as "17987 (torchrun)"
     alive: bool = False  # it still runs
     worker: bool = False  # a data worker; worker_of may be unknown
+    reason: Cite | None = None  # why it has its role: the sender, the launcher's line, the exception's class
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -205,11 +206,27 @@ class Event(msgspec.Struct, frozen=True):
     cite: Cite | None = None
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """An earlier attempt of the same job, in one line. name: "attempt 0", the run folder's name, or the lines of a log;
+    root: the process that failed first, as "rank 3 (pid 18033)"; began, ended: seconds since the epoch; path: what
+    `analyze` takes to show it in full."""
+
+    name: str
+    outcome: str
+    cause: str | None
+    confidence: str
+    summary: str
+    root: str | None = None
+    began: float | None = None
+    ended: float | None = None
+    path: str | None = None
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     verdict: Verdict
     hypotheses: list[Finding] = []
     processes: list[ProcessReport] = []
-    attempts: list[str] = []
+    attempts: list[Attempt] = []  # the earlier ones, oldest first
     remedies: list[Remedy] = []
     gaps: list[Gap] = []
     timeline: list[Event] = []

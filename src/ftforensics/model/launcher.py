@@ -15,6 +15,8 @@ class TextLine(msgspec.Struct, frozen=True):
     number: int  # line of the file, from 1
     moment: Moment = Moment()
     path: str | None = None  # of the file, for the cites
+    wall: float | None = None  # date and time without a zone that the line begins with, read as if in UTC
+    writer: int | None = None  # pid of the process that wrote it, where its own prefix says
 
 
 class ProcessDied(msgspec.Struct, frozen=True):
@@ -55,6 +57,24 @@ class ProcessStarted(msgspec.Struct, frozen=True):
     command: str | None = None
 
 
+class Peer(msgspec.Struct, frozen=True):
+    """Another process of the job that a text says is gone or did not answer. host: name or address; address alone says
+    which machine, a port not which process."""
+
+    rank: int | None = None
+    host: str | None = None
+    port: int | None = None
+
+
+class AttemptBegan(msgspec.Struct, frozen=True):
+    """A launcher starts the job, or starts it again, and what stands before is about an earlier attempt. restart:
+    torchrun's restart count, 0 at the first; None: not said."""
+
+    line: TextLine
+    launcher: str
+    restart: int | None = None
+
+
 class ExceptionSeen(msgspec.Struct, frozen=True):
     """The last line of a Python traceback. peer_lost: it says that another process went away (connection closed by
     peer, NCCL remote error, broken process pool); worker_pid: of a DataLoader's report about its worker; chained: it
@@ -73,6 +93,7 @@ class ExceptionSeen(msgspec.Struct, frozen=True):
     ignored: bool = False
     of_worker: bool = False  # a DataLoader hands on what its worker raised, whose traceback follows
     handling: bool = False  # chained, and raised while the one before was handled
+    peers: list[Peer] = []  # of a peer_lost one: whom it names
 
 
 class NativeText(msgspec.Struct, frozen=True):
@@ -116,7 +137,7 @@ class StackText(msgspec.Struct, frozen=True):
     form: str | None = None
 
 
-LauncherEvent = ProcessDied | SignalledBy | ProcessStarted | ExceptionSeen | NativeText | StackText
+LauncherEvent = ProcessDied | SignalledBy | ProcessStarted | ExceptionSeen | NativeText | StackText | AttemptBegan
 
 
 class LauncherLog(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ class RingProcess(msgspec.Struct, frozen=True):
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
+    attempt: int | None = None  # torchrun's restart count
     fork_of: int | None = None  # pid of the parent that had install()ed
     worker_of: int | None = None  # pid of the rank, for a DataLoader or multiprocessing worker
     cgroup: list[str] = []
@@ -106,10 +107,12 @@ class ClockPair(msgspec.Struct, frozen=True):
 
 class RingEnd(msgspec.Struct, frozen=True):
     """How the process said goodbye: "exit", "crash" (see its record), "exec", "uninstall". None of them: ended unseen.
+    The ring of an "exit" is there only when the status was another one than 0.
     recorder: trouble of the recorder itself ("a write to the ring's file failed"): samples may be missing."""
 
     how: str | None = None
     at: float | None = None
+    code: int | None = None  # exit status, where the process ended with "exit" and another one than 0
     recorder: str | None = None
 
 

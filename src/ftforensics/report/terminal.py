@@ -452,7 +452,7 @@ def _attempts(page: Page, diagnosis: Diagnosis) -> None:
         return
     page.heading("Attempts")
     for attempt in diagnosis.attempts if page.view.verbose else diagnosis.attempts[-MOST_ATTEMPTS:]:
-        page.hanging("  - ", printable(attempt))
+        page.hanging("  - ", printable(f"{attempt.name}: {attempt.summary}"))
     if not page.view.verbose and len(diagnosis.attempts) > MOST_ATTEMPTS:
         page.line(f"  ... {len(diagnosis.attempts) - MOST_ATTEMPTS} earlier ones; -v shows all")
 

@@ -152,7 +152,11 @@ class _Reader:
             step=self._step(),
             note=note[1] or None if note else None,
             thread_names=_all(self._fields(_THREADS), "name"),
-            end=RingEnd(_HOW.get(how), _seconds(end_at) if how in _HOW and end_at else None, _TROUBLE.get(trouble)),
+            end=RingEnd(
+                _HOW.get(how),
+                _seconds(end_at) if how in _HOW and end_at else None,
+                recorder=_TROUBLE.get(trouble),
+            ),
             version=_zero_terminated(tool) or None,
             gaps=self.gaps,
         )

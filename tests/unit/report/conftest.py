@@ -9,6 +9,7 @@ import pytest
 
 from ftforensics.model.basics import Address, Cite, Gap
 from ftforensics.model.diagnosis import (
+    Attempt,
     Confidence,
     CurvePoint,
     Diagnosis,
@@ -252,7 +253,11 @@ def killed(text: str = "", **changed: object) -> Diagnosis:
             Finding("host-oom", Confidence.RULED_OUT, f"vmstat oom_kill did not change{text}", against=[counter]),
         ],
         "processes": [victim, *rest, *workers],
-        "attempts": [f"attempt 1: rank 3 killed by the kernel, cgroup-oom (proven){text}"],
+        "attempts": [
+            Attempt(
+                f"attempt 1{text}", "failed", "cgroup-oom", "proven", f"rank 3 killed by the kernel, cgroup-oom{text}"
+            )
+        ],
         "remedies": [Remedy(f"ZeRO-3, or save on one rank only{text}"), Remedy(f"Request 136 GiB{text}")],
         "gaps": [Gap("tracefs", f"not armed{text}", f"needs root{text}")],
     }

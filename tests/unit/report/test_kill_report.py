@@ -9,7 +9,7 @@ import pytest
 
 from ftforensics.model.basics import Cite
 from ftforensics.model.crash import AbortMessage, CrashRecord
-from ftforensics.model.diagnosis import Confidence, Diagnosis, Exit, Finding, LastSecond, Verdict
+from ftforensics.model.diagnosis import Attempt, Confidence, Diagnosis, Exit, Finding, LastSecond, Verdict
 from ftforensics.report.terminal import View, render
 
 Make = Callable[..., Diagnosis]
@@ -63,7 +63,7 @@ The other deaths are consequences
   4 workers of rank 0   killed by SIGKILL, 2 s to 5 s later
 
 Attempts
-  - attempt 1: rank 3 killed by the kernel, cgroup-oom (proven)
+  - attempt 1: rank 3 killed by the kernel, cgroup-oom
 
 Not seen  tracefs: not armed
             to see it: needs root
@@ -204,7 +204,9 @@ def test_without_a_limit_the_top_is_what_was_highest(make_killed: Make, make_his
 
 
 def test_only_the_latest_attempts_without_verbose(make_killed: Make) -> None:
-    diagnosis = make_killed(attempts=[f"attempt {number}" for number in range(9)])
+    diagnosis = make_killed(
+        attempts=[Attempt(f"attempt {number}", "failed", None, "undecided", "it ended") for number in range(9)]
+    )
     short, long = render(diagnosis, View()), render(diagnosis, View(verbose=True))
     assert "- attempt 8" in short and "attempt 0" not in short and "5 earlier ones" in short
     assert "- attempt 0" in long
