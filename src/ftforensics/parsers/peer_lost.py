@@ -1,41 +1,10 @@
 """Is an exception only the news that another process went away? Such a process is never the first to fail.
 
-The wording alone does not do: a data download says "Connection reset by peer" too. It must come from a library that
-talks to other ranks or children: by the exception's type, by the message, or by the file that raised it.
+The words are in capture.peer_lost: a process that writes its own record judges by the same ones.
 """
 
 from __future__ import annotations
 
-import re
+from ftforensics.capture.peer_lost import says_peer_lost
 
-# By type alone: these exist to report another process's end.
-_TYPES = frozenset({
-    "BrokenProcessPool", "TerminatedWorkerError", "ProcessExitedException", "ProcessRaisedException",
-    "RendezvousConnectionError", "RendezvousClosedError", "HorovodInternalError", "HostsUpdatedInterrupt",
-    "ActorDiedError", "RayActorError", "WorkerCrashedError", "NodeDiedError", "OwnerDiedError", "LocalRayletDiedError",
-    "ActorUnavailableError", "CalledProcessError",
-})  # fmt: skip
-# What libraries between ranks say about a peer, whatever the type.
-_SAYS = re.compile(
-    r"ncclRemoteError|remote process (?:has )?exit|Connection closed by remote peer|NCCL communicator was aborted"
-    r"|(?:caught|detected) collective operation timeout|Connection was likely closed"
-    r"|Connection (?:closed|reset) by peer.{0,200}?remote worker"
-    r"|gloo/transport/.{0,400}?(?:closed by peer|reset by peer|Broken pipe|Connection refused|Timed out waiting)"
-    r"|(?:TCPStore|\[c10d\]|c10d::|nccl).{0,600}?(?:Broken pipe|Connection (?:reset|refused|closed)|got 0 bytes)"
-    r"|wait timeout after \d{1,12}ms, keys: ",
-    re.IGNORECASE | re.DOTALL,
-)
-_LOST = frozenset(
-    {"ConnectionResetError", "ConnectionAbortedError", "ConnectionRefusedError", "BrokenPipeError", "EOFError"}
-)
-_CHANNELS = ("/multiprocessing/", "/torch/distributed/", "/gloo/", "/joblib/", "/loky/")
-
-
-def says_peer_lost(kind: str, message: str, file: str | None) -> bool:
-    """kind: the exception's type, dotted or not; file: of the frame that raised it."""
-    name = kind.rpartition(".")[2]
-    if name in _TYPES:
-        return True
-    if name in _LOST and file is not None and any(part in file for part in _CHANNELS):
-        return True
-    return _SAYS.search(message[:2000]) is not None
+__all__ = ["says_peer_lost"]
