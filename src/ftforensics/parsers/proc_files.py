@@ -17,12 +17,13 @@ _CONTAINER_FOLDER = re.compile(r"containers/([0-9a-f]{64})/")
 
 class Mount(msgspec.Struct, frozen=True):
     """root: the directory of the file system that is mounted; point: where; options: of the file system (not of this
-    mount), for control groups the controllers."""
+    mount), for control groups the controllers; source: the device, where it has one."""
 
     root: str
     point: str
     kind: str  # "cgroup2"
     options: tuple[str, ...] = ()
+    source: str = ""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -55,7 +56,9 @@ def mounts(text: str) -> list[Mount]:
         before, separator, after = line.partition(" - ")
         fields, rest = before.split(" "), after.split(" ")
         if separator and len(fields) >= 6 and len(rest) >= 3:
-            found.append(Mount(_plain(fields[3]), _plain(fields[4]), rest[0], tuple(rest[2].split(","))))
+            found.append(
+                Mount(_plain(fields[3]), _plain(fields[4]), rest[0], tuple(rest[2].split(",")), _plain(rest[1]))
+            )
     return found
 
 

@@ -4,6 +4,7 @@ A dead network mount answers nothing, for ever: another process asks, with a dea
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -11,10 +12,21 @@ from collections.abc import Sequence
 import msgspec
 
 from ftforensics.host.host import Host, Refusal
+from ftforensics.parsers import proc_files
+from ftforensics.parsers.proc_files import Mount
 
 TIMEOUT = 3.0  # seconds
 _QUICK = 1.0  # seconds
 _ANSWER_LIMIT = 1 << 20
+_MOUNTS_LIMIT = 16 << 20  # bytes; a node of a container runtime has thousands of mounts
+_MOST_LINKS = 40  # as the kernel (man path_resolution)
+# File systems whose data is in this machine or behind its disk driver. Every other one is asked: nfs, cifs, fuse,
+# lustre, gpfs, ceph, 9p, autofs, and those not made yet.
+_LOCAL = (
+    "bcachefs", "btrfs", "devtmpfs", "erofs", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs", "msdos", "overlay",
+    "proc", "ramfs", "reiserfs", "rootfs", "squashfs", "sysfs", "tmpfs", "vfat", "xfs", "zfs",
+)  # fmt: skip
+_DISKS_OF_A_NETWORK = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -67,8 +79,54 @@ def _from_bytes(text: str) -> str:
 
 def answers(host: Host, path: str) -> bool:
     """Whether a look at it comes back: a home whose server went away must not cost a verdict what is there for its
-    convenience alone."""
-    return not look_at(host, [path], _QUICK)[0].silent
+    convenience alone. Only a file system that could fall silent is asked: to ask takes a process of its own."""
+    return _stays_here(host, path) or not look_at(host, [path], _QUICK)[0].silent
+
+
+def _stays_here(host: Host, path: str) -> bool:
+    """Whether the way to `path` crosses file systems of this machine alone. No step is looked at before the file system
+    that it lies on is known, so that this itself never waits. False where it cannot be told."""
+    if not host.live or not os.path.isabs(path):
+        return False
+    try:
+        mounts = proc_files.mounts(host.read_text("/proc/self/mountinfo", _MOUNTS_LIMIT))
+    except Refusal:
+        return False
+    # A mount over another hides it: all that stand above a path count, so that their order need not be known.
+    foreign = [f"{mount.point.rstrip('/')}/" for mount in mounts if not _is_local(mount)]
+    rest = path.split("/")[::-1]
+    place, links = "", 0
+    while rest:
+        part = rest.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            place = os.path.dirname(place).rstrip("/")
+            continue
+        place = f"{place}/{part}"
+        if any(f"{place}/".startswith(point) for point in foreign):
+            return False
+        try:
+            target = os.readlink(place)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return True  # there is nothing below it
+            continue  # EINVAL: no link
+        except ValueError:
+            return False
+        links += 1
+        if links > _MOST_LINKS:
+            return True  # refused at once
+        if target.startswith("/"):
+            place = ""
+        else:
+            place = os.path.dirname(place).rstrip("/")
+        rest += target.split("/")[::-1]
+    return True
+
+
+def _is_local(mount: Mount) -> bool:
+    return mount.kind in _LOCAL and not mount.source.startswith(_DISKS_OF_A_NETWORK)
 
 
 def _copied(host: Host, path: str) -> Place:

@@ -28,7 +28,7 @@ DOCKER_HOST = f"""\
 
 def test_mounts_with_optional_fields_and_octal_names() -> None:
     line = "36 35 98:0 /a\\040b /mnt/with\\040blank rw,noatime master:1 shared:2 - cgroup none rw,memory\n"
-    assert proc_files.mounts(line) == [Mount("/a b", "/mnt/with blank", "cgroup", ("rw", "memory"))]
+    assert proc_files.mounts(line) == [Mount("/a b", "/mnt/with blank", "cgroup", ("rw", "memory"), "none")]
     assert proc_files.mounts("36 35 98:0 / /mnt rw - cgroup2\n36 35\n - - -\n") == []
 
 

@@ -7,8 +7,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from ftforensics.host.host import Completed, Host, Refusal
-from ftforensics.sources.places import Place, look_at
+from ftforensics.sources.places import Place, answers, look_at
 
 
 def test_each_path_has_an_answer_in_order(tmp_path: Path) -> None:
@@ -74,3 +76,65 @@ def test_a_copied_root_is_read_without_a_child(tmp_path: Path) -> None:
     assert (folder.kind, folder.empty) == ("folder", False)
     assert (file.kind, file.empty) == ("file", True)
     assert missing.code == 2
+
+
+class Machine(Host):
+    """This one, with other mounts; counts the processes that are started to look."""
+
+    def __init__(self, mounts: str) -> None:
+        self.mounts = mounts
+        self.looks = 0
+        super().__init__(run=self.look)
+
+    def read_text(self, path: str | Path, limit: int = 1 << 20) -> str:
+        return self.mounts if path == "/proc/self/mountinfo" else super().read_text(path, limit)
+
+    def look(self, *_: object) -> Completed:
+        self.looks += 1
+        return Completed((), None, b"", b"", timed_out=True)
+
+
+ROOT_ON_DISK = "27 1 254:0 / / rw - ext4 /dev/vda rw\n"
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "fuse.sshfs", "lustre", "ceph", "9p", "autofs", "of-tomorrow"])
+def test_a_file_system_that_may_fall_silent_is_asked(kind: str, tmp_path: Path) -> None:
+    machine = Machine(f"{ROOT_ON_DISK}40 27 0:9 / {tmp_path}/home rw - {kind} server:/home rw\n")
+    assert not answers(machine, f"{tmp_path}/home/me/ledger.jsonl")
+    assert machine.looks == 1
+    assert answers(machine, f"{tmp_path}/homes")
+    assert machine.looks == 1
+
+
+def test_a_disk_of_this_machine_is_not_asked(tmp_path: Path) -> None:
+    machine = Machine(ROOT_ON_DISK)
+    (tmp_path / "x").mkdir()
+    assert answers(machine, f"{tmp_path}/x/../y/none/ledger.jsonl") and answers(machine, str(tmp_path / "x"))
+    assert machine.looks == 0
+
+
+def test_links_are_followed_before_it_is_known_where_a_path_lies(tmp_path: Path) -> None:
+    machine = Machine(f"{ROOT_ON_DISK}40 27 0:9 / {tmp_path}/net rw - nfs4 server:/ rw\n")
+    (tmp_path / "net").mkdir()
+    (tmp_path / "near").mkdir()
+    for name, target in (("absolute", str(tmp_path / "net" / "me")), ("relative", "net/me"), ("round", "near/../net")):
+        (tmp_path / name).symlink_to(target)
+        assert not answers(machine, f"{tmp_path}/{name}/ledger.jsonl"), name
+    assert machine.looks == 3
+    (tmp_path / "loop").symlink_to("loop")
+    assert answers(machine, f"{tmp_path}/loop/x")
+    assert machine.looks == 3
+
+
+@pytest.mark.parametrize(
+    "mounts",
+    [
+        "27 1 254:0 / / rw - 9p nothing rw\n",
+        f"{ROOT_ON_DISK}40 27 43:0 / /tmp rw - ext4 /dev/nbd0 rw\n",  # a disk that lies behind a network
+        f"40 27 0:9 / /tmp rw - nfs4 server:/ rw\n{ROOT_ON_DISK}",  # whichever covers the other
+    ],
+)
+def test_what_is_not_known_to_be_here_is_asked(mounts: str) -> None:
+    machine = Machine(mounts)
+    assert not answers(machine, "/tmp/x")
+    assert machine.looks == 1
