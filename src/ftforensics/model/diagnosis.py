@@ -7,6 +7,7 @@ from enum import Enum
 import msgspec
 
 from ftforensics.model.basics import Address, Cite, Gap
+from ftforensics.model.exception import Raised
 from ftforensics.model.ledger import Changes
 
 
@@ -198,12 +199,18 @@ class ProcessReport(msgspec.Struct, frozen=True):
     alive: bool = False  # it still runs
     worker: bool = False  # a data worker; worker_of may be unknown
     reason: Cite | None = None  # why it has its role: the sender, the launcher's line, the exception's class
+    raised: list[Raised] = []  # the exception that ended it, then what that came from; frames outermost first
 
 
 class Event(msgspec.Struct, frozen=True):
+    """kind: what a short report shows of a timeline: "failure" (the first one), "reaction" (the launcher's), "end";
+    error: seconds by which `at` may be off against the clock of the first failure, None when it is the same clock."""
+
     at: float  # seconds since the epoch
     text: str
     cite: Cite | None = None
+    kind: str | None = None
+    error: float | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -223,6 +230,9 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
+    """world_size: ranks of the job, where somebody says it; missing: those of which this input knows nothing;
+    missing_on: where they ran, as far as somebody says: "node 0 (10.0.0.1)"."""
+
     verdict: Verdict
     hypotheses: list[Finding] = []
     processes: list[ProcessReport] = []
@@ -231,4 +241,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     gaps: list[Gap] = []
     timeline: list[Event] = []
     changes: Changes | None = None  # since the last good run on this machine
+    world_size: int | None = None
+    missing: list[int] = []
+    missing_on: list[str] = []
     schema: str = "ftforensics.report/1"

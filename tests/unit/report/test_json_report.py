@@ -27,6 +27,9 @@ def test_the_members_of_the_schema(diagnosis: Diagnosis) -> None:
         "gaps",
         "timeline",
         "changes",
+        "world_size",
+        "missing",
+        "missing_on",
     }
     assert report["verdict"]["confidence"] == "likely"
     assert report["verdict"]["why"][0]["for"][0]["source"] == "crash"
