@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from ftforensics.causes.blame import is_library_code
+from ftforensics.causes.ending import line_cite, signal_of
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
-from ftforensics.model.exception import Raised, RaisedFrame
+from ftforensics.model.exception import ExceptionRecord, Raised, RaisedFrame
+from ftforensics.model.launcher import ExceptionSeen
+from ftforensics.parsers.launcher_dataloader import workers_of
+from ftforensics.parsers.peer_lost import says_peer_lost
+from ftforensics.parsers.quoted_traceback import is_of_data_worker, is_only_a_quotation, quoted_traceback
+
+_THREAD = "threading.excepthook"
+# A launcher's exception about the process that it started says nothing of its own end.
+_ABOUT_A_CHILD = frozenset({"ChildFailedError", "ProcessRaisedException", "ProcessExitedException"})
+_LAUNCHERS = ("/torch/distributed/", "/accelerate/commands/", "/deepspeed/launcher/", "/torch/multiprocessing/")
+# Looked up and not found: where something else was raised because of that, that says what was wanted.
+_NOT_FOUND = frozenset({
+    "KeyError", "AttributeError", "IndexError", "StopIteration", "StopAsyncIteration", "LookupError", "Empty", "Full",
+})  # fmt: skip
+# Tried, failed, and then done another way: such an exception is the occasion of what the other way raised.
+_TRIED = frozenset({"ImportError", "ModuleNotFoundError", "EntryNotFoundError", "LocalEntryNotFoundError"})
+_WITHIN = 200  # lines between the first failure and what a process's threads and handlers print on its way out
+_LONGEST = 300  # characters of a message in a sentence
 
 
 class OwnException(msgspec.Struct, frozen=True):
     """raised: what ended it; origin: what that came from ("cause" and "context"), nearest first, so that the first
     failure is the last; place: the innermost frame of the program's own code, else the innermost; recorded: by the
-    process itself (an authority), not only read in a log; peer_lost: it only says that another process went away."""
+    process itself (an authority), not only read in a log; peer_lost: it only says that another process went away.
+
+    failure: the one to name: the first failure, unless that was only the occasion for trying another way; hook: where
+    the record saw it; cites: the record's or the log's lines, the failure's first."""
 
     raised: Raised
     origin: list[Raised] = []
@@ -21,14 +45,209 @@ class OwnException(msgspec.Struct, frozen=True):
     peer_lost: bool = False
     of_worker: bool = False  # a DataLoader's worker raised it and the rank handed it on
     cites: list[Cite] = []
+    hook: str | None = None
+    thread: str | None = None  # it ended this thread, and the process may have gone on
+
+    @property
+    def failure(self) -> Raised:
+        return _failure([self.raised, *self.origin])
 
     @property
     def name(self) -> str:
-        """The type without its module."""
-        return self.raised.type.rpartition(".")[2]
+        """The type of what ended it, without its module."""
+        return short_type(self.raised)
+
+
+def short_type(raised: Raised) -> str:
+    """The type without its module, as Python's users know it."""
+    return raised.type.rpartition(".")[2] or raised.type
 
 
 def own_exception(death: Death) -> OwnException | None:
-    """The exception with which this process ended: with status 1, not caught, not only reported (a destructor's), not a
-    launcher's about another process."""
-    raise NotImplementedError
+    """The exception with which this process ended: not caught, not only reported (a destructor's), not a launcher's
+    about another process. None where a signal or a crash ended it: what was raised before that is context.
+
+    The exit status is the caller's to weigh: Python ends with 1 after one that nobody caught, and a traceback before
+    another status may be of one that somebody caught and logged.
+    """
+    if death.alive or death.crash is not None or signal_of(death) is not None:
+        return None
+    if death.code == 0 and death.signal is None:
+        return None
+    return raised_before_the_end(death)
+
+
+def raised_before_the_end(death: Death) -> OwnException | None:
+    """The same of a process that something else may have ended afterwards."""
+    recorded = _from_record(death.raised, death.raised_path) if death.raised is not None else None
+    if recorded is not None and recorded.thread is None:
+        return recorded
+    seen = _from_log(death.exceptions)
+    if recorded is None or (seen is not None and seen.raised.type != recorded.raised.type):
+        return seen
+    return recorded
+
+
+def _from_record(record: ExceptionRecord, path: str | None) -> OwnException | None:
+    chain = [one for one in record.exceptions if not is_only_a_quotation(one.type)]
+    if not chain:
+        return None
+    of_worker = is_of_data_worker(chain[0].message)
+    quoted = quoted_traceback(chain[0].message) if of_worker else []
+    if not quoted:
+        quotations = (one for one in record.exceptions if is_only_a_quotation(one.type))
+        quoted = _same_exception(chain[0], [found for one in quotations for found in quoted_traceback(one.message)])
+    if quoted:
+        # The rank's own type is the qualified one; message and place are the worker's.
+        chain = [msgspec.structs.replace(quoted[0], type=_qualified(chain[0], quoted[0])), *quoted[1:]]
+    if any(_is_about_a_child(one) for one in chain):
+        return None
+    failure = _failure(chain)
+    first = record.exceptions[0]
+    judged = record.peer_lost if failure is first else None
+    peer_lost = judged if judged is not None else _is_lost(failure)
+    peer_lost = peer_lost or any(workers_of(one.message) for one in chain)
+    where = path or "exception record"
+    cites = [
+        Cite("exception", f"{where} exceptions[{_index(record.exceptions, one)}]", _text(one))
+        for one in (failure, chain[0])
+    ]
+    return OwnException(
+        chain[0],
+        chain[1:],
+        _place(failure) or _place(chain[0]),
+        recorded=True,
+        peer_lost=peer_lost,
+        of_worker=of_worker,
+        cites=list(dict.fromkeys(cites)),
+        hook=record.hook,
+        thread=(record.thread or "a thread") if record.hook == _THREAD else None,
+    )
+
+
+def _index(chain: Sequence[Raised], raised: Raised) -> int:
+    return next((index for index, one in enumerate(chain) if one is raised), 0)
+
+
+def _same_exception(raised: Raised, quoted: list[Raised]) -> list[Raised]:
+    """What a pool's child raised, when that is what its parent raised again."""
+    return quoted if quoted and short_type(quoted[0]) == short_type(raised) else []
+
+
+def _qualified(raised: Raised, quoted: Raised) -> str:
+    return raised.type if short_type(raised) == short_type(quoted) else quoted.type
+
+
+def _from_log(exceptions: Sequence[ExceptionSeen]) -> OwnException | None:
+    told = [one for one in exceptions if not one.ignored]
+    groups = _chains(told)
+    if not groups:
+        return None
+    group = groups[-1]
+    for earlier in reversed(groups[:-1]):
+        # A thread that loses its connection while the process goes down prints after what took it down.
+        if not _lost_in_log(group) or _lost_in_log(earlier) or group[0].line.number - earlier[-1].line.number > _WITHIN:
+            break
+        group = earlier
+    if any(_is_about_a_child(_as_raised(one)) for one in group):
+        return None
+    of_worker = group[0].of_worker
+    shown = [one for one in group if not is_only_a_quotation(one.type)] or group
+    shown = shown[1:] if of_worker and len(shown) > 1 else shown
+    chain = [_as_raised(one, after) for one, after in zip(reversed(shown), [None, *reversed(shown)], strict=False)]
+    failure = _failure(chain)
+    event = shown[len(shown) - 1 - _index(chain, failure)]
+    cites = [line_cite(event.line), line_cite(shown[-1].line)]
+    return OwnException(
+        chain[0],
+        chain[1:],
+        _place(failure) or _place(chain[0]),
+        peer_lost=event.peer_lost or any(one.worker_pid is not None for one in group),
+        of_worker=of_worker,
+        cites=list(dict.fromkeys(cites)),
+    )
+
+
+def _chains(told: Sequence[ExceptionSeen]) -> list[list[ExceptionSeen]]:
+    """Tracebacks that belong together, in the order in which they were printed: the first failure first. One that
+    hands on another's is followed by that."""
+    groups: list[list[ExceptionSeen]] = []
+    for one in told:
+        if groups and (one.chained or _hands_on(groups[-1][-1])):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _hands_on(seen: ExceptionSeen) -> bool:
+    return seen.of_worker or short_type(_as_raised(seen)) == "ProcessRaisedException"
+
+
+def _lost_in_log(group: list[ExceptionSeen]) -> bool:
+    return all(one.peer_lost for one in group)
+
+
+def _as_raised(seen: ExceptionSeen, after: ExceptionSeen | None = None) -> Raised:
+    """after: the one that was raised from it."""
+    known = seen.file is not None or seen.function is not None
+    frames = [RaisedFrame(seen.file, seen.file_line, seen.function)] if known else []
+    link = None if after is None else "context" if after.handling else "cause"
+    return Raised(seen.type, seen.message, frames, link)
+
+
+def _is_about_a_child(raised: Raised) -> bool:
+    if short_type(raised) in _ABOUT_A_CHILD:
+        return True
+    files = [frame.file or "" for frame in raised.frames]
+    in_launcher = any(part in file for file in files for part in _LAUNCHERS)
+    return short_type(raised) == "CalledProcessError" and in_launcher
+
+
+def _innermost_file(raised: Raised) -> str | None:
+    return raised.frames[-1].file if raised.frames else None
+
+
+def _is_lost(raised: Raised) -> bool:
+    return says_peer_lost(raised.type, raised.message, _innermost_file(raised))
+
+
+def _failure(chain: Sequence[Raised]) -> Raised:
+    """The first failure of a chain (what ended the process stands first), unless that was only a question that had no
+    for an answer, or a first try."""
+    found = chain[0]
+    for one in chain[1:]:
+        name = short_type(one)
+        if name in _NOT_FOUND or (one.link == "context" and name in _TRIED):
+            break
+        found = one
+    return found
+
+
+def _place(raised: Raised) -> RaisedFrame | None:
+    own = (frame for frame in reversed(raised.frames) if frame.file and not is_library_code(frame.file))
+    return next(own, raised.frames[-1] if raised.frames else None)
+
+
+def _text(raised: Raised) -> str:
+    return f"{raised.type}: {raised.message}"[:_LONGEST].rstrip(": ")
+
+
+# --- words for a sentence ---------------------------------------------------------------------------------------------
+
+
+def said(raised: Raised) -> str:
+    """ "RuntimeError: loss is NaN at step 5", on one line and bounded; the type with its module where it has one."""
+    message = " ".join(raised.message.split())
+    if len(message) > _LONGEST:
+        message = message[: _LONGEST - 3].rstrip() + "..."
+    name = " ".join(short_type(raised).split())[:200]
+    return f"{name}: {message}" if message else name
+
+
+def place_text(place: RaisedFrame) -> str:
+    """ "train.py:88 in train_step", as far as known."""
+    file = " ".join((place.file or "").rpartition("/")[2].split())[:200] or "?"
+    line = f":{place.line}" if place.line is not None else ""
+    function = " ".join((place.function or "").split())[:200]
+    return f"{file}{line}" + (f" in {function}" if function and function != "<module>" else "")
