@@ -73,6 +73,7 @@ class Died(msgspec.Struct, frozen=True, tag="died", tag_field="type"):
     cpu_limit: list[int] = []
     direct: bool = False  # the command itself
     last_rss: int | None = None  # bytes
+    attempt: int | None = None  # torchrun's restart count
 
 
 class Sent(msgspec.Struct, frozen=True, tag="sent", tag_field="type"):
