@@ -9,6 +9,7 @@ that cannot be used is dropped and told as a `Loss`.
 from __future__ import annotations
 
 import types
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Union, get_args, get_origin
 
@@ -82,6 +83,7 @@ class _Refused(Exception):
 
 
 _FIELDS: dict[type, tuple[msgspec.structs.FieldInfo, ...]] = {}
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
 def read_record(data: bytes) -> RecordReading:
@@ -174,6 +176,12 @@ def _assemble(members: list[tuple[int | None, str, msgspec.Raw]], losses: list[L
             losses.append(Loss(name, line, LossKind.DUPLICATE))
             continue
         seen.add(name)
+        with suppress(msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            values[name] = _decoder(name, field.type).decode(raw)
+            if values[name] is None:
+                del values[name]
+            continue
+        # Something in it is not as it should be: what is good of it is kept.
         parsed = _parse(raw)
         if parsed is LossKind.NOT_UTF8:
             # The writer escapes such bytes; if one is here all the same, the rest of the text is still worth having.
@@ -222,6 +230,22 @@ def _parse(raw: msgspec.Raw) -> Any | LossKind:
         return LossKind.NOT_UTF8
     except msgspec.DecodeError as error:
         return LossKind.NOT_UTF8 if "utf-8" in str(error).lower() else LossKind.NOT_JSON
+
+
+def _decoder(name: str, wanted: Any) -> msgspec.json.Decoder[Any]:
+    """For one member of a record."""
+    if name not in _DECODERS:
+        _DECODERS[name] = msgspec.json.Decoder(wanted | None, dec_hook=_decoded)
+    return _DECODERS[name]
+
+
+def _decoded(wanted: type, value: Any) -> Any:
+    if wanted is Address:
+        try:
+            return _address(value)
+        except _Refused as refusal:
+            raise ValueError(str(refusal)) from None
+    raise NotImplementedError(f"no decoder for {wanted!r}")
 
 
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
