@@ -1,53 +1,351 @@
-"""One run folder, several attempts: a job that is started again where the folder's name is fixed."""
+"""One input, several attempts of the same job: a launcher that restarts it, a folder with the runs of several days.
+
+Attempts of one job do not overlap in time, and a later one has the ranks of the earlier one again. So whatever the
+folders are called: processes that lived at the same time are of one attempt (several nodes, or one `run` a rank), and
+one that began when a process with its place in the job was over is of the next. Where a launcher counts its restarts
+that number decides.
+"""
 
 from __future__ import annotations
 
+import os.path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
 import msgspec
 
-from ftforensics.model.basics import Gap
-from ftforensics.model.case import Case
-from ftforensics.model.run import RunEvidence
+from ftforensics.diagnose.clocks import Clocks, clocks_of_run
+from ftforensics.model.case import Case, CaseException, CaseRecord, CaseRing
+from ftforensics.model.crash import Job, Process, Time
+from ftforensics.model.diagnosis import Attempt as AttemptReport
+from ftforensics.model.diagnosis import Diagnosis, ProcessReport
+from ftforensics.model.launcher import AttemptBegan, LauncherLog, ProcessDied, ProcessStarted, SignalledBy
+from ftforensics.model.run import Died, RunEvidence
+
+MOST_ATTEMPTS = 50  # that are looked at: a job that restarts for ever has the same story to tell
+
+_Item = CaseRecord | CaseRing | CaseException | RunEvidence
 
 
-def latest_attempt(case: Case) -> Case:
-    """The case without the runs that were over when the last one began, and without what is left of their processes.
-    Runs at the same time (one a node or a rank) stay: their ends may be one story."""
+class Attempt(msgspec.Struct, frozen=True):
+    """name: how a person would call it; path: what `analyze` takes for it alone, None when it shares its files."""
+
+    case: Case
+    name: str
+    began: float | None = None
+    ended: float | None = None
+    path: str | None = None
+
+
+@dataclass
+class _Life:
+    """One process, or one supervised run, with the time in which it lived, seconds since the epoch."""
+
+    item: _Item
+    path: str | None
+    began: float | None
+    ended: float | None
+    place: tuple[object, ...] | None  # its place in the job: no two of one attempt have the same one
+    restart: int | None = None  # as its launcher counts
+    launch: tuple[object, ...] | None = None  # whose restarts are counted
+
+
+@dataclass
+class _Group:
+    lives: list[_Life] = field(default_factory=list)
+    ended: float = float("-inf")
+    places: set[tuple[object, ...]] = field(default_factory=set)
+
+    def add(self, life: _Life) -> None:
+        self.lives.append(life)
+        self.ended = max(self.ended, *(time for time in (life.began, life.ended) if time is not None), float("-inf"))
+        if life.place is not None:
+            self.places.add(life.place)
+
+
+def split(case: Case) -> list[Attempt]:
+    """The case's attempts, the last one at the end; a case with one attempt, or without any clue, is itself."""
     if case.given_pid is not None:
-        return case
-    finished = [run for run in case.runs if run.ended is not None and run.started is not None]
-    earlier = [run for run in finished if any(_was_over(run, other) for other in finished)]
-    if not earlier:
-        return case
-    ended = {(died.pid, died.start_ticks) for run in earlier for died in run.died}
-    paths = [run.path for run in earlier if run.path]
-    logs = [path.removesuffix("evidence.jsonl") + "launcher.log" for path in paths]
-    return msgspec.structs.replace(
-        case,
-        records=[
-            one
-            for one in case.records
-            if one.record.process is None or (one.record.process.pid, one.record.process.start_ticks) not in ended
-        ],
-        rings=[one for one in case.rings if (one.ring.process.pid, one.ring.process.start_ticks) not in ended],
-        runs=[run for run in case.runs if run not in earlier],
-        kernel_logs=[log for log in case.kernel_logs if log.path not in paths],
-        launcher_logs=[log for log in case.launcher_logs if log.path not in logs],
-        gaps=[*case.gaps, *(_left_out(path) for path in paths)],
+        return [Attempt(case, "")]
+    lives = [*_lives(case)]
+    groups = _groups(lives)
+    logs = [part for log in case.launcher_logs for part in _parts(log)]
+    if len(groups) <= 1 and len(logs) == len(case.launcher_logs):
+        return [Attempt(case, "")]
+    if not groups:
+        return _of_logs(case)
+    return _of_groups(case, groups)
+
+
+# --- by what recorded itself ------------------------------------------------------------------------------------------
+
+
+def _lives(case: Case) -> Iterable[_Life]:
+    for record in case.records:
+        yield _life(record, record.record.time, record.record.process, record.record.job, record.path)
+    for raised in case.exceptions:
+        one = raised.record
+        life = _life(raised, one.time, one.process, one.job, raised.path)
+        life.restart = one.attempt if one.attempt is not None else life.restart
+        yield life
+    for ring in case.rings:
+        process, clocks = ring.ring.process, Clocks(ring.ring.clocks, ring.ring.process.boot_id)
+        times = [clocks.at(at).realtime for at in (ring.ring.installed, ring.ring.last) if at is not None]
+        known = [time for time in times if time is not None]
+        child = process.worker_of or process.fork_of
+        place = None if child else (process.host, process.rank if process.rank is not None else "alone")
+        launch = (process.host, process.boot_id, process.ppid) if process.rank is not None else None
+        yield _Life(ring, ring.path, min(known, default=None), max(known, default=None), place, process.attempt, launch)
+    for run in case.runs:
+        yield from _of_run(run)
+
+
+def _life(
+    item: CaseRecord | CaseException, time: Time | None, process: Process | None, job: Job | None, path: str | None
+) -> _Life:
+    began = ended = None
+    if time is not None and time.realtime is not None:
+        began = ended = time.realtime
+        if time.installed is not None and time.monotonic is not None:
+            began = ended - (time.monotonic - time.installed)
+    host, rank = (job.host, job.rank) if job is not None else (None, None)
+    child = process is not None and process.fork_of is not None
+    place = None if child else (host, rank if rank is not None else "alone")
+    variables = job.environment if job is not None else []
+    restart = next((int(one.value) for one in variables if _counts(one.name) and one.value.isdecimal()), None)
+    ppid, boot = process.ppid if process else None, time.boot_id if time else None
+    return _Life(item, path, began, ended, place, restart, (host, boot, ppid) if rank is not None else None)
+
+
+def _counts(name: str) -> bool:
+    return name == "TORCHELASTIC_RESTART_COUNT"
+
+
+def _of_run(run: RunEvidence) -> Iterable[_Life]:
+    """A `run` whose launcher restarted the job holds several attempts: one for each number of its ranks."""
+    began = run.started.clocks.realtime if run.started else None
+    ended = run.ended.clocks.realtime if run.ended else None
+    host = run.started.host if run.started else None
+    place = ("run", host, tuple(run.started.environment) if run.started else run.path)
+    counts = sorted({died.attempt for died in run.died if died.attempt is not None})
+    if len(counts) < 2 or run.started is None:
+        yield _Life(run, run.path, began, ended, place)
+        return
+    clocks = clocks_of_run(run)
+    begin = began
+    for count in counts:
+        final = count == counts[-1]
+        part = [died for died in run.died if died.attempt == count or _is_of_attempt(died, run, count, final)]
+        end = clocks.at(max(died.at for died in run.died if died.attempt == count)).realtime
+        one = msgspec.structs.replace(run, died=part, ended=run.ended if final else None)
+        yield _Life(one, run.path, begin, ended if final else end, place, count, ("run", run.path))
+        begin = end
+
+
+def _is_of_attempt(died: Died, run: RunEvidence, count: int, final: bool) -> bool:
+    """Of what names no attempt, did it end while this one's ranks did? The command itself ended with the last."""
+    if died.attempt is not None:
+        return False
+    if died.direct:
+        return final
+    earlier = [one.at for one in run.died if one.attempt is not None and one.attempt < count]
+    own = [one.at for one in run.died if one.attempt == count]
+    return (not earlier or died.at > max(earlier)) and (final or died.at <= max(own))
+
+
+def _groups(lives: Sequence[_Life]) -> list[_Group]:
+    """Oldest first. What has no time goes to the last one."""
+    groups: list[_Group] = []
+    counted: dict[tuple[object, ...], _Group] = {}
+    for life in sorted((one for one in lives if one.began is not None), key=lambda one: one.began or 0.0):
+        key = (*life.launch, life.restart) if life.launch is not None and life.restart is not None else None
+        group = counted.get(key) if key is not None else None
+        if group is None:
+            group = groups[-1] if groups else None
+            if group is None or _is_next(life, group, key, counted):
+                group = _Group()
+                groups.append(group)
+        if key is not None:
+            counted.setdefault(key, group)
+        group.add(life)
+    timeless = [life for life in lives if life.began is None]
+    if timeless and not groups:
+        groups.append(_Group())
+    for life in timeless:
+        groups[-1].add(life)
+    return groups
+
+
+def _is_next(
+    life: _Life,
+    group: _Group,
+    key: tuple[object, ...] | None,
+    counted: dict[tuple[object, ...], _Group],
+) -> bool:
+    """Is it of the attempt after this group?"""
+    if key is not None and any(known is group and one[:-1] == key[:-1] for one, known in counted.items() if one != key):
+        return True  # the same launcher counts on
+    assert life.began is not None
+    return life.began > group.ended and life.place is not None and life.place in group.places
+
+
+def _of_groups(case: Case, groups: Sequence[_Group]) -> list[Attempt]:
+    logs = _shared_out(case, groups)
+    attempts = []
+    for index, group in enumerate(groups):
+        items = [life.item for life in group.lives]
+        paths = {life.path for life in group.lives if life.path is not None}
+        runs = [item for item in items if isinstance(item, RunEvidence)]
+        part = msgspec.structs.replace(
+            case,
+            records=[item for item in items if isinstance(item, CaseRecord)],
+            rings=[item for item in items if isinstance(item, CaseRing)],
+            exceptions=[item for item in items if isinstance(item, CaseException)],
+            runs=runs,
+            kernel_logs=[log for log in case.kernel_logs if log.path in paths or not _is_of_a_run(log.path, case)],
+            launcher_logs=logs[index],
+        )
+        times = [time for life in group.lives for time in (life.began, life.ended) if time is not None]
+        folders = {os.path.dirname(path) for path in paths}
+        own = folders.pop() if len(folders) == 1 else None
+        alone = own is not None and not any(
+            os.path.dirname(life.path) == own
+            for other in groups
+            if other is not group
+            for life in other.lives
+            if life.path is not None
+        )
+        restarts = {life.restart for life in group.lives if life.restart is not None}
+        name = f"attempt {index}" if not restarts or len(groups) > len(restarts) else f"attempt {min(restarts)}"
+        if alone and own:
+            name = os.path.basename(own) or name
+        attempts.append(Attempt(part, name, min(times, default=None), max(times, default=None), own if alone else None))
+    return attempts
+
+
+def _is_of_a_run(path: str | None, case: Case) -> bool:
+    return any(run.path is not None and run.path == path for run in case.runs)
+
+
+# --- by what launchers print ------------------------------------------------------------------------------------------
+
+
+def _parts(log: LauncherLog) -> list[LauncherLog]:
+    """The log cut where its launcher began again, without parts in which nothing is told."""
+    starts = [event.line.number for event in log.events if isinstance(event, AttemptBegan)]
+    if not starts:
+        return [log]
+    bounds = [0, *starts, log.lines + 1]
+    parts = []
+    for begin, end in pairwise(bounds):
+        events = [event for event in log.events if begin <= event.line.number < end]
+        if any(not isinstance(event, AttemptBegan | ProcessStarted) for event in events):
+            # The lines behind the last event belong to the part: a traceback at the end is an end.
+            lines = log.lines if end == bounds[-1] else end - 1
+            parts.append(msgspec.structs.replace(log, events=events, lines=lines))
+    # A job that began again and says nothing more ended well, or is still at it.
+    if starts and parts and not any(event.line.number >= starts[-1] for event in parts[-1].events):
+        last = [event for event in log.events if event.line.number >= starts[-1]]
+        parts.append(msgspec.structs.replace(log, events=last))
+    return parts or [log]
+
+
+def _of_logs(case: Case) -> list[Attempt]:
+    """Without records only one log with several parts can be told apart; of several logs nobody says which parts ran
+    together, unless each has as many."""
+    parts = [_parts(log) for log in case.launcher_logs]
+    count = max(len(of_one) for of_one in parts)
+    if any(len(of_one) not in (1, count) for of_one in parts):
+        return [Attempt(case, "")]
+    attempts = []
+    for index in range(count):
+        logs = [of_one[index] if len(of_one) == count else of_one[0] for of_one in parts]
+        numbers = [event.line.number for event in logs[0].events]
+        path = logs[0].path or "the log"
+        name = f"{os.path.basename(path)} lines {min(numbers, default=1)}-{max(numbers, default=logs[0].lines)}"
+        attempts.append(Attempt(msgspec.structs.replace(case, launcher_logs=logs), name))
+    return attempts
+
+
+def _shared_out(case: Case, groups: Sequence[_Group]) -> list[list[LauncherLog]]:
+    """Each attempt's logs. A log beside its records is theirs; of a log that is about several, the events that name a
+    process go with it, and the others with the part of the log that they stand in."""
+    shares: list[list[LauncherLog]] = [[] for _ in groups]
+    folders = [{os.path.dirname(life.path) for life in group.lives if life.path is not None} for group in groups]
+    pids = [_pids(group) for group in groups]
+    for log in case.launcher_logs:
+        near = [index for index, of_group in enumerate(folders) if log.path and os.path.dirname(log.path) in of_group]
+        if len(near) == 1:
+            shares[near[0]].append(log)
+            continue
+        for index, part in enumerate(_by_process(log, pids, near or range(len(groups)))):
+            if part is not None:
+                shares[index].append(part)
+    return shares
+
+
+def _by_process(log: LauncherLog, pids: Sequence[set[int]], among: Iterable[int]) -> list[LauncherLog | None]:
+    among = list(among)
+    events: list[list[object]] = [[] for _ in pids]
+    parts = _parts(log)
+    aligned = len(parts) == len(among)
+    for number, part in enumerate(parts):
+        current = among[number] if aligned else among[-1]
+        owner = current
+        waiting: list[object] = []
+        for event in part.events:
+            named = event.pid if isinstance(event, ProcessDied | SignalledBy | ProcessStarted) else None
+            found = next((index for index in among if named is not None and named in pids[index]), None)
+            if found is not None and not aligned:
+                # What stood since the last named process is about this attempt: a traceback precedes its report.
+                owner = found
+                events[owner] += waiting
+                waiting = []
+                events[owner].append(event)
+            elif aligned or named is not None:
+                events[found if found is not None else owner].append(event)
+            else:
+                waiting.append(event)
+        events[owner] += waiting
+    return [
+        msgspec.structs.replace(log, events=of_one) if of_one or index == among[-1] else None
+        for index, of_one in enumerate(events)
+    ]
+
+
+def _pids(group: _Group) -> set[int]:
+    found: set[int] = set()
+    for life in group.lives:
+        item = life.item
+        if isinstance(item, RunEvidence):
+            found.update(died.pid for died in item.died)
+        elif isinstance(item, CaseRing):
+            found.update((item.ring.process.pid, *item.ring.process.nspid))
+        elif item.record.process is not None:
+            found.update(pid for pid in (item.record.process.pid, *item.record.process.nspid) if pid is not None)
+    return found
+
+
+# --- in one line ------------------------------------------------------------------------------------------------------
+
+
+def in_one_line(attempt: Attempt, diagnosis: Diagnosis) -> AttemptReport:
+    verdict = diagnosis.verdict
+    first = diagnosis.processes[0] if diagnosis.processes else None
+    return AttemptReport(
+        name=attempt.name,
+        outcome=verdict.outcome,
+        cause=verdict.cause,
+        confidence=verdict.confidence,
+        summary=verdict.summary,
+        root=_who(first) if first is not None and first.role == "root" else None,
+        began=attempt.began,
+        ended=attempt.ended,
+        path=attempt.path,
     )
 
 
-def _left_out(path: str) -> Gap:
-    why = f"{path} is of an earlier attempt, which was over when the last one began: left out"
-    return Gap("run", why, f"ftforensics analyze {path}")
-
-
-def _was_over(run: RunEvidence, later: RunEvidence) -> bool:
-    """Of the same place in the job: a rank that failed before its sibling had begun is no earlier attempt."""
-    one, other, ended = run.started, later.started, run.ended
-    if one is None or other is None or ended is None:
-        return False
-    if one.host != other.host or one.environment != other.environment:
-        return False
-    if one.boot_id != other.boot_id:
-        return ended.clocks.realtime < other.clocks.realtime
-    return ended.clocks.monotonic < other.clocks.monotonic
+def _who(process: ProcessReport) -> str:
+    pid = f"pid {process.pid}" if process.pid is not None else "pid unknown"
+    return f"rank {process.rank} ({pid})" if process.rank is not None else pid

@@ -9,6 +9,9 @@ from ftforensics.model.ring import ClockPair
 from ftforensics.model.run import RunEvidence
 
 LARGEST_OFFSET = 14 * 3600.0  # seconds from UTC, of the zones in use
+# Two machines' wall clocks, when nobody has measured their difference: NTP holds them within some milliseconds, a
+# machine without it is off by more, and nothing here says which of the two it was.
+BETWEEN_MACHINES = 1.0  # seconds
 SMALLEST_OFFSET = 900.0  # every zone in use is a multiple of it away from UTC
 
 
@@ -54,7 +57,8 @@ def seconds_between(earlier: Moment, later: Moment) -> tuple[float, float] | Non
     if same_boot and earlier.monotonic is not None and later.monotonic is not None:
         return later.monotonic - earlier.monotonic, 0.0
     if earlier.realtime is not None and later.realtime is not None:
-        return later.realtime - earlier.realtime, earlier.accuracy + later.accuracy
+        apart = later.realtime - earlier.realtime
+        return apart, earlier.accuracy + later.accuracy + (0.0 if same_boot else BETWEEN_MACHINES)
     return None
 
 

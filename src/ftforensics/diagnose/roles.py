@@ -1,4 +1,9 @@
-"""Which death began it, and which are its consequences."""
+"""Which death began it, and which are its consequences.
+
+A consequence is told by what somebody says: the launcher that it ended this process, a process's own exception that
+another one went away, a parent's status after its child's. Only where nobody says anything does time decide, and only
+as far as the clocks allow: `roots` names one process, or none.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ftforensics.causes.ending import line_cite
 from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.diagnose.clocks import is_before, seconds_between
+from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding
 
@@ -18,52 +25,124 @@ NEAR = 60.0  # seconds before the command's end in which a process that nobody k
 MEMBER, STRANGER, COMMAND, BYSTANDER = range(4)
 
 
-def is_consequence(death: Death, best: Finding | None, deaths: Sequence[Death]) -> bool:
-    """Did this process end because another one had? By what a launcher, a parent or its own exception says."""
-    others = [other for other in deaths if other is not death]
-    if not others:
-        return False
+class Relations:
+    """Who of these deaths is whose child, looked up rather than searched: a job may have 10,000 ranks."""
+
+    def __init__(self, deaths: Sequence[Death]) -> None:
+        self._deaths = deaths
+        self._not_ended = [death for death in deaths if not death.ended_by][:2]
+        self._children: dict[int, list[Death]] = {}
+        for death in deaths:
+            for pid in {death.worker_of, death.ppid} - {None}:
+                self._children.setdefault(pid, []).append(death)  # type: ignore[arg-type]
+        self._strays = [death for death in deaths if death.worker and death.worker_of is None]
+        self.command = next((death for death in deaths if death.direct), None)
+
+    def others(self, death: Death) -> bool:
+        return len(self._deaths) > 1 or any(other is not death for other in self._deaths)
+
+    def another_first(self, death: Death) -> bool:
+        """Is there a process that no launcher claims to have ended?"""
+        return any(other is not death for other in self._not_ended)
+
+    def children(self, parent: Death) -> list[Death]:
+        """Those that it waited for. A data worker that only a text names: whoever exits after it waited for it. The
+        command waited for everybody."""
+        if parent.pid is None:
+            return []
+        if parent.direct:
+            return [death for death in self._deaths if death is not parent and not death.direct]
+        found: list[Death] = []
+        for pid in dict.fromkeys((parent.pid, *parent.host_pids)):
+            found += self._children.get(pid, ())
+        if not parent.worker:
+            found += self._strays
+        return [child for child in found if child is not parent]
+
+
+def consequence(death: Death, best: Finding | None, relations: Relations) -> Cite | None:
+    """What says that this process ended because another one had; None: nothing does."""
     if best is not None and best.cause == "launcher-teardown" and best.confidence is not Confidence.POSSIBLE:
-        return True
-    if death.ended_by and death.signal in (None, SIGTERM, SIGKILL):
-        return any(not other.ended_by for other in others)
-    if death.exceptions and all(seen.peer_lost for seen in death.exceptions):
-        return True
+        return _first(best.supports) if relations.others(death) else None
+    if death.ended_by and death.signal in (None, SIGTERM, SIGKILL) and relations.another_first(death):
+        return death.ended_by[0].cite
+    lost = says_only_peer_lost(death)
+    if lost is not None:
+        return lost
     if death.signal is None and death.code not in (None, 0):
-        return any(_is_child(other, death) and not is_before(death.when, other.when) for other in others)
+        child = next((child for child in relations.children(death) if not is_before(death.when, child.when)), None)
+        return _after_child(child)
+    if death.signal is None or death.signal == SIGKILL:
+        return None
     # A shell or launcher that ends in its child's way: the child was first. Nobody ends itself by SIGKILL so.
-    return death.signal != SIGKILL and any(
-        _is_child(other, death) and other.signal == death.signal and is_before(other.when, death.when)
-        for other in others
+    return _after_child(
+        next(
+            (
+                child
+                for child in relations.children(death)
+                if child.signal == death.signal and is_before(child.when, death.when)
+            ),
+            None,
+        )
     )
+
+
+def _after_child(child: Death | None) -> Cite | None:
+    if child is None:
+        return None
+    who = f"pid {child.pid}" if child.pid is not None else f"rank {child.rank}" if child.rank is not None else "one"
+    said = _first(child.ending)
+    return Cite(said.source, said.locator, f"its child, {who}, had ended before: {said.text}"[:300])
+
+
+def says_only_peer_lost(death: Death) -> Cite | None:
+    """All that this process itself said at its end is that another one went away. What a signal ended that nobody sends
+    politely has a failure of its own, whatever it had said before."""
+    if death.signal not in (None, *_POLITE):
+        return None
+    if death.raised is not None and death.raised.peer_lost is not None:
+        if not death.raised.peer_lost or not death.raised.exceptions:
+            return None
+        last = death.raised.exceptions[0]
+        return Cite("exception", death.raised_path or "exceptions[0]", f"{last.type}: {last.message}"[:300])
+    if death.exceptions and all(seen.peer_lost for seen in death.exceptions):
+        return line_cite(death.exceptions[-1].line)
+    return None
+
+
+def _first(cites: Sequence[Cite]) -> Cite:
+    return cites[0] if cites else Cite("case", "", "")
 
 
 def with_roles(deaths: Sequence[Death]) -> list[Death]:
     """`role` as far as it can be told before any cause has spoken: "root" when there is only one that is nobody's
     consequence, else "unknown" for those that compete."""
-    consequences = [is_consequence(death, None, deaths) for death in deaths]
+    relations = Relations(deaths)
+    consequences = [consequence(death, None, relations) is not None for death in deaths]
     single = consequences.count(False) == 1
     return [
-        msgspec.structs.replace(death, role="collateral" if consequence else "root" if single else "unknown")
-        for death, consequence in zip(deaths, consequences, strict=True)
+        msgspec.structs.replace(death, role="collateral" if follows else "root" if single else "unknown")
+        for death, follows in zip(deaths, consequences, strict=True)
     ]
 
 
-def significance(death: Death, best: Finding | None, deaths: Sequence[Death]) -> int:
+def significance(death: Death, best: Finding | None, command: Death | None) -> int:
     """A job also starts greps that find nothing and helpers that it stops itself. MEMBER: a process that recorded,
     has a rank, is named by a launcher, or was taken by a memory killer; STRANGER: another one that a signal ended near
-    the job's end; COMMAND: the command itself with a status; BYSTANDER: the rest."""
+    the job's end; COMMAND: the command itself with a status; BYSTANDER: the rest. command: the one that `run` was
+    given."""
     known = death.crash or death.ring or death.rank is not None or death.worker or death.first or death.ended_by
     if known or not death.watched or (death.direct and death.signal is not None):
         return MEMBER
     cause = find_cause(best.cause) if best is not None and best.confidence is not Confidence.POSSIBLE else None
     if cause is not None and cause.family == "memory":
         return MEMBER
+    if death.raised is not None and not death.direct:
+        return STRANGER
     if death.direct:
         return COMMAND
     if death.signal in (None, SIGPIPE):
         return BYSTANDER
-    command = next((other for other in deaths if other.direct), None)
     apart = seconds_between(death.when, command.when) if command is not None else None
     return STRANGER if apart is None or apart[0] <= NEAR else BYSTANDER
 
@@ -74,12 +153,3 @@ def sent_politely(death: Death, best: Finding | None) -> bool:
     if death.signal in _POLITE and not death.first and (cause is None or cause.kind is Kind.RESIDUAL):
         return True  # nobody says who sent it; what ended otherwise has the better claim to have been first
     return cause is not None and cause.family == "ended" and cause.kind is Kind.KILLER and death.signal != SIGKILL
-
-
-def _is_child(child: Death, parent: Death) -> bool:
-    if parent.pid is None:
-        return False
-    if child.worker_of == parent.pid or child.ppid == parent.pid or child.ppid in parent.host_pids:
-        return True
-    # A data worker that only a text names: whoever exits after it waited for it.
-    return (parent.direct and not child.direct) or (child.worker and child.worker_of is None and not parent.worker)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from ftforensics.diagnose.clocks import Clocks
+from collections.abc import Sequence
+
+import msgspec
+
+from ftforensics.diagnose.clocks import BETWEEN_MACHINES, Clocks
 from ftforensics.model.basics import Cite
+from ftforensics.model.case import Case
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.death import Death, Tie
 from ftforensics.model.diagnosis import Event
@@ -11,6 +16,39 @@ from ftforensics.model.run import RunEvidence
 from ftforensics.model.signals import signal_name
 
 MOST_MARKS = 12  # of one ring, the last ones
+MOST_TOLD = 64  # processes; the rest of thousands of ranks is counted
+
+
+def timeline_of(deaths: Sequence[Death], case: Case) -> list[Event]:
+    """Of one attempt, on the wall clock. deaths: the root first. Times of another machine than the root's carry the
+    doubt between two machines' clocks."""
+    events = []
+    for number, death in enumerate(deaths[:MOST_TOLD]):
+        prefix = f"{_who(death)}: " if len(deaths) > 1 else ""
+        error = BETWEEN_MACHINES if _is_elsewhere(death, deaths[0]) else None
+        found = [*(timeline(death.crash.record) if death.crash else []), *events_of(death)]
+        found = [msgspec.structs.replace(event, text=prefix + event.text, error=error) for event in found]
+        if found and number == 0:
+            found[-1] = msgspec.structs.replace(found[-1], kind="failure")
+        events += found
+    rest = [time for death in deaths[MOST_TOLD:] if (time := death.when.realtime) is not None]
+    if rest:
+        events.append(Event(min(rest), f"the first of {len(deaths) - MOST_TOLD} more processes ended"))
+        events.append(Event(max(rest), "the last of them ended"))
+    events += [event for run in case.runs[:MOST_TOLD] for event in events_of_run(run)]
+    return sorted(events, key=lambda event: event.at)
+
+
+def _who(death: Death) -> str:
+    pid = f"pid {death.pid}" if death.pid is not None else ""
+    if death.rank is None:
+        return pid or "a process"
+    of = f"worker of rank {death.rank}" if death.worker else f"rank {death.rank}"
+    return f"{of} ({pid})" if pid else of
+
+
+def _is_elsewhere(one: Death, other: Death) -> bool:
+    return None not in (one.boot_id, other.boot_id) and one.boot_id != other.boot_id
 
 
 def timeline(record: CrashRecord) -> list[Event]:
@@ -98,6 +136,12 @@ def events_of(death: Death) -> list[Event]:
                 at = clocks.at(moment.monotonic).realtime
             if at is not None:
                 events.append(Event(at, "the kernel's OOM killer took it", match.cite))
+    raised = death.raised
+    if raised is not None and raised.exceptions and raised.time is not None and raised.time.realtime is not None:
+        last = raised.exceptions[0]
+        cite = Cite("exception", death.raised_path or "", f"{last.type}: {last.message}"[:200])
+        where = f" in thread {raised.thread}" if raised.thread else ""
+        events.append(Event(raised.time.realtime, f"{last.type} was not caught{where}", cite))
     if death.crash is None and death.when.realtime is not None and death.ending:
         how = signal_name(death.signal) if death.signal is not None else f"status {death.code}"
         events.append(Event(death.when.realtime, f"its end was seen: {how}", death.ending[0]))
@@ -113,5 +157,7 @@ def events_of_run(run: RunEvidence) -> list[Event]:
         events.append(Event(clocks.realtime, f"run started: {command}", Cite("run", run.path or "", "started")))
     if run.ended is not None:
         how = f"signal {run.ended.signal}" if run.ended.signal is not None else f"status {run.ended.code}"
-        events.append(Event(run.ended.clocks.realtime, f"run ended with {how}", Cite("run", run.path or "", "ended")))
+        events.append(
+            Event(run.ended.clocks.realtime, f"run ended with {how}", Cite("run", run.path or "", "ended"), "end")
+        )
     return events

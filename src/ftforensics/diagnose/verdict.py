@@ -18,6 +18,7 @@ from ftforensics.model.signals import signal_name
 
 _STRENGTH = {Confidence.PROVEN: 0, Confidence.LIKELY: 1, Confidence.POSSIBLE: 2, Confidence.RULED_OUT: 3}
 # Who ended it, then which fault, then under which circumstance; the residual last.
+_EXCEPTION = "python-exception"
 _PRECEDENCE = {Kind.KILLER: 0, Kind.OWN_FAULT: 1, Kind.CIRCUMSTANCE: 2, Kind.RESIDUAL: 3}
 
 
@@ -52,7 +53,9 @@ def weigh(death: Death, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
         return Weighed(Verdict("failed", None, None, "undecided", summary, mechanism), listed, None)
     # Beside a specific cause the residual is no other hypothesis, only the same fact said with less.
     others = [finding for cause, finding in ordered if finding is not best and cause.kind is not Kind.RESIDUAL]
-    verdict = Verdict("failed", best.cause, best.cause, best.confidence.value, best.summary, mechanism)
+    # What refines a plain exception replaces it and stays one in kind.
+    kind = _EXCEPTION if _EXCEPTION in best_cause.refines else best.cause
+    verdict = Verdict("failed", best.cause, kind, best.confidence.value, best.summary, mechanism)
     return Weighed(verdict, others, best)
 
 

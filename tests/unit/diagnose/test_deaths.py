@@ -11,7 +11,7 @@ import pytest
 from ftforensics.capture.reporter import command
 from ftforensics.diagnose import diagnose
 from ftforensics.diagnose.deaths import build_deaths
-from ftforensics.diagnose.roles import is_consequence
+from ftforensics.diagnose.roles import Relations, consequence
 from ftforensics.model.basics import Address
 from ftforensics.model.case import Case, CaseRing
 from ftforensics.model.crash import Sender
@@ -301,9 +301,10 @@ def test_the_rank_that_lost_its_peer_is_a_consequence() -> None:
 def test_the_parent_that_noticed_is_a_consequence_and_an_earlier_parent_is_not() -> None:
     child = Death(pid=10, ppid=9, signal=9, when=Moment(monotonic=5.0))
     parent = Death(pid=9, code=1, when=Moment(monotonic=6.0))
-    assert is_consequence(parent, None, [child, parent]) and not is_consequence(child, None, [child, parent])
+    both = Relations([child, parent])
+    assert consequence(parent, None, both) and not consequence(child, None, both)
     first = msgspec.structs.replace(parent, when=Moment(monotonic=4.0))
-    assert not is_consequence(first, None, [child, first])
+    assert not consequence(first, None, Relations([child, first]))
 
 
 def test_the_earliest_is_the_root() -> None:

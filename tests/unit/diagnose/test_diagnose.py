@@ -34,7 +34,7 @@ def judge(*texts: CrashText) -> Diagnosis:
 
 
 def at(text: CrashText, seconds: float, pid: int) -> CrashText:
-    text.members["time"]["realtime"] = seconds
+    text.members["time"].update(realtime=seconds, monotonic=1000.0 + seconds)
     text.members["process"].update(pid=pid, nspid=[pid])
     return text
 
@@ -133,7 +133,7 @@ def test_the_earliest_own_fault_is_the_root() -> None:
         (3, "collateral"),
     ]
     assert diagnosis.verdict.cause == "native-fault"
-    assert {event.text.split(":")[0] for event in diagnosis.timeline} == {"pid 1", "pid 2", "pid 3"}
+    assert {event.text.split(":")[0] for event in diagnosis.timeline} == {f"rank 3 (pid {pid})" for pid in (1, 2, 3)}
 
 
 def test_a_record_without_a_time_comes_last() -> None:
