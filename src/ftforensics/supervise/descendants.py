@@ -10,10 +10,13 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftforensics.capture import environment, procfs
+from ftforensics.capture import environment, procfs, torchrun_summary
 from ftforensics.capture.redact import redact_arguments
+from ftforensics.supervise import linux
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ftforensics.capture.identity import Value
 
 _MAX_ARGUMENTS = 100
@@ -23,7 +26,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Process:
-    """One descendant. pidfd: open when its death is to be seen by poll (no events, not our own child)."""
+    """One descendant. pidfd: open when its death is to be seen by poll (no events and not our own child, or one that
+    torchrun asks for); attempt: torchrun's restart count; reply: the file in which torchrun looks for its last words,
+    of a process that torchrun itself has started and for which we may write them."""
 
     def __init__(self, pid: int, parent: int, start: int | None) -> None:
         self.pid = pid
@@ -34,6 +39,8 @@ class Process:
         self.uid: int | None = None
         self.rank: int | None = None
         self.local_rank: int | None = None
+        self.attempt: int | None = None
+        self.reply: str | None = None
         self.cgroup: list[str] = []
         self.nspid: list[int] = []
         self.cpu_limit: list[int] = []
@@ -83,10 +90,18 @@ class Process:
             variables = dict(entry.partition("=")[::2] for entry in block.split("\0") if "=" in entry)
             self.rank = environment.rank(variables)
             self.local_rank = environment.local_rank(variables)
+            self.attempt = _attempt(variables)
+            self.reply = self._reply_file(variables)
         for line in (procfs.read_text(f"/proc/{self.pid}/limits", 8192) or "").splitlines():
             if line.startswith("Max cpu time"):
                 soft, hard = line.split()[3:5]
                 self.cpu_limit = [int(word) for word in (soft, hard) if word.isdigit()]
+
+    def _reply_file(self, variables: Mapping[str, str]) -> str | None:
+        path = torchrun_summary.error_file(variables)
+        if path is None or self.uid != os.geteuid():
+            return None
+        return path if torchrun_summary.is_the_rank(path, self.pid) and _sees_our_files(self.pid) else None
 
     def watch(self) -> int:
         """A descriptor that polls readable at its end (man 2 pidfd_open, Linux 5.3). Raises OSError."""
@@ -108,6 +123,7 @@ class Process:
             "nspid": self.nspid,
             "cpu_limit": self.cpu_limit,
             "last_rss": self.last_rss,
+            **({} if self.attempt is None else {"attempt": self.attempt}),
         }
 
 
@@ -181,6 +197,21 @@ def shown(arguments: Sequence[str]) -> list[str]:
     """A command line as it may be written: without secrets, and bounded, for there may be thousands."""
     redacted = redact_arguments([word[: 2 * _MAX_ARGUMENT] for word in arguments[:_MAX_ARGUMENTS]])
     return [word[:_MAX_ARGUMENT] for word in redacted]
+
+
+def _attempt(variables: Mapping[str, str]) -> int | None:
+    count = variables.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(count) if count.isascii() and count.isdigit() and len(count) < 10 else None
+
+
+def _sees_our_files(pid: int) -> bool:
+    """Is it in our mount namespace, below our root? Elsewhere a path of its own means another file."""
+    try:
+        theirs, ours = os.stat(f"/proc/{pid}/root"), os.stat("/")
+        same_root = (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
+        return same_root and os.stat(f"/proc/{pid}/ns/mnt").st_ino == linux.namespace("mnt")
+    except OSError:
+        return False
 
 
 class _Stat(NamedTuple):

@@ -25,6 +25,7 @@ from ftforensics.supervise.copier import Copier, Delivery, start_copier
 from ftforensics.supervise.descendants import Descendants, Process
 from ftforensics.supervise.evidence import NAME as EVIDENCE_NAME
 from ftforensics.supervise.evidence import SCHEMA, Evidence, clocks
+from ftforensics.supervise.last_words import LastWords
 from ftforensics.supervise.lasting import passing_file_system
 from ftforensics.supervise.launcher_log import NAME as LOG_NAME
 from ftforensics.supervise.launcher_log import LogProcess, pieces, start_log
@@ -34,6 +35,7 @@ from ftforensics.supervise.witness import PROBE, start_witness
 
 if TYPE_CHECKING:
     from ftforensics.capture.identity import Value
+    from ftforensics.parsers.trace_pipe import SentLine
     from ftforensics.supervise.kernel_follow import KernelFollow
     from ftforensics.supervise.senders import Senders
 
@@ -54,6 +56,7 @@ _LOOK_SHARE = 0.004  # of one core
 _SETTLE = 0.3  # after a death by a signal the kernel's log and trace are listened to for so long
 _FAREWELL = 0.3  # seconds that our helpers have to be gone
 _REST = 0.05  # seconds between two reads of what the whole machine causes
+_MOMENT = 0.002  # seconds between the end of a process and the kernel's event about it, with much to spare
 _IDENTIFY_AT_ONCE = 300  # processes; half a millisecond each
 _IDENTIFY_PER_SECOND = 10
 _MOST_ENDED_WELL = 1000  # whose end is written down; of a training job's short helpers nobody wants more
@@ -242,12 +245,14 @@ class _Watch:
         self._terminals = [route for route in routes if route.terminal]
         self._own = set(own)
         self._family = Descendants(os.getpid(), own)
+        self._words = LastWords(place.path, self._family)
         self._ever: set[int] = {pid}
         self.status: int | None = None
         self.refused = 0
         self._ended_at = 0.0
         self._killed_at = 0.0
         self._senders: Senders | None = None
+        self._traced: list[SentLine] = []  # read, not yet sorted by whom they are about
         self._kernel: KernelFollow | None = None
         self._armed = False
         self._groups: set[str | None] = {None}
@@ -338,6 +343,8 @@ class _Watch:
             reader = self._readers.get(fd)
             if reader is not None:
                 reader()
+        if self._traced:
+            self._on_senders()
         self._pass_on()
         if time.monotonic() >= self._next_look and self.status is None:
             self._look()
@@ -347,14 +354,15 @@ class _Watch:
         self._poll.register(fd, select.POLLIN)
 
     def _stop_reading(self, fd: int) -> None:
+        self._resting.pop(fd, None)
         if self._readers.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
-    def _rest(self, fd: int, reader: Callable[[], None]) -> None:
+    def _rest(self, fd: int, reader: Callable[[], None], seconds: float = _REST) -> None:
         """The whole machine's forks and kills wake us. What we get has its own times, so a little later does for the
         next ones."""
         self._stop_reading(fd)
-        self._resting[fd] = time.monotonic() + _REST, reader
+        self._resting[fd] = time.monotonic() + seconds, reader
 
     def _on_signals(self) -> None:
         now = time.monotonic()
@@ -409,8 +417,9 @@ class _Watch:
     def _on_senders(self) -> None:
         if self._senders is None:
             return
-        lines = self._senders.read()  # at once: who the sender is can be asked as long as it lives
+        self._read_trace()
         self._on_events()  # the target may have been made a moment before
+        lines, self._traced = self._traced, []
         for line in lines:
             # Without the kernel's events we are in a pid namespace, and the trace does not know us by our pids: all are
             # kept.
@@ -418,10 +427,19 @@ class _Watch:
                 sender = line.sender_pid or (line.sender_tid if line.sender_tid in self._ever else None)
                 self._evidence.write("sent", {**line._asdict(), "sender_pid": sender}, line.at)
 
+    def _read_trace(self) -> None:
+        """At once: who the sender is can be asked as long as it lives."""
+        if self._senders is not None:
+            lines = self._senders.read()
+            self._traced += lines
+            for line in lines:
+                self._words.traced(line)
+
     def _on_kernel(self) -> None:
         if self._kernel is None:
             return
         for record in self._kernel.read():
+            self._words.logged(record)
             self._evidence.write("kernel", {"record": record})
         self._rest(self._kernel.fd, self._on_kernel)
 
@@ -469,9 +487,23 @@ class _Watch:
         # Where all permission is missing the kernel says 0 (fs/proc/array.c, do_task_stat), so that is not believed.
         self._died(process, at, status if status is not None else process.status or None, None)
 
+    def _on_rank_end(self, process: Process, first: float | None = None) -> None:
+        """A pidfd says that a process has ended about which torchrun will look for last words. The kernel's event, with
+        the status and the exact time, comes a moment later (kernel/exit.c, do_exit), if it is not lost."""
+        at = time.monotonic() if first is None else first
+        process.look()  # the status can be read until torchrun has asked for it
+        self._on_events()
+        if process.pidfd is None:
+            return  # the event has come
+        if self._events is not None and first is None:
+            self._rest(process.pidfd, lambda: self._on_rank_end(process, at), _MOMENT)
+        else:
+            self._exited(process, at, None)
+
     def _died(
         self, process: Process, at: float | None, status: int | None, usage: resource.struct_rusage | None
     ) -> None:
+        self._speak_for(process, status, at)
         if process.pidfd is not None:
             self._stop_reading(process.pidfd)
         self._family.remove(process.pid)
@@ -500,6 +532,18 @@ class _Watch:
                 self._counts.append(now)
                 self._count("death", process.cgroup or self._cgroup)
 
+    def _speak_for(self, process: Process, status: int | None, at: float | None) -> None:
+        """First of all that is done about a death: torchrun may ask for it in the next moment."""
+        if not self._words.concern(process):
+            return
+        if status != 0:
+            self._on_kernel()
+            self._read_trace()
+        writer = self._words.died(process, status, time.monotonic() if at is None else at)
+        if writer is not None:
+            self._own.add(writer)
+            self._family.leave_out(writer)
+
     # Looking around.
 
     def _look(self) -> None:
@@ -526,9 +570,13 @@ class _Watch:
         if process.uid is None:
             self._identify(process)
         self._note_group(process)
-        if self._events is None and process.pidfd is None and process.parent != os.getpid():
+        if self._events is None:
+            self._watch_end(process)
+
+    def _watch_end(self, process: Process) -> None:
+        if process.pidfd is None and process.parent != os.getpid():
             try:
-                self._read_from(process.watch(), lambda: self._exited(process, time.monotonic(), None))
+                self._read_from(process.watch(), lambda: self._on_rank_end(process))
             except OSError as error:
                 self._evidence.gap("pidfd", f"the end of some processes is seen late: {error.strerror}")
 
@@ -541,6 +589,8 @@ class _Watch:
         if self._credit >= 1:
             self._credit -= 1
             process.identify()
+            if process.reply is not None:
+                self._watch_end(process)
 
     def _note_group(self, process: Process) -> None:
         """The counters of a group that we have not seen yet: what its deaths are compared with."""
