@@ -3,7 +3,8 @@
 The process is alive and its threads are parked until we exit, or until the handler's patience ends (10 s, then we are
 killed). Our standard error is the job's. In order: take the run folder's lock, so that eight ranks that die together
 start one stack tool and not eight; have the stacks of all threads read from outside; write them to `*.helper.json`;
-diagnose; print five lines. The record itself is complete but for `stages` and `end`, which follow when we are gone.
+diagnose; print five lines, and under torchrun put one into its own summary. The record itself is complete but for
+`stages` and `end`, which follow when we are gone.
 
 Whatever fails, the record's path is printed, and never a traceback.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ftforensics.model.helper_report import HelperReport
 
 DEADLINE = 8.0  # seconds; the stack tools have their own, shorter ones
+FRAMES_FOR_TORCHRUN = 12  # innermost ones; its summary stands below everything that the ranks have printed
 LOCK = ".reporter.lock"
 RECORD_SUFFIX = ".crash.json"
 HELPER_SUFFIX = ".helper.json"
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with suppress(Exception):  # a reporter without stacks is still one with a verdict
             write_helper_report(record_path, pid)
-        lines = verdict(record_path)
+        lines = verdict(record_path, pid)
     except (Exception, _OutOfTime) as error:  # noqa: BLE001 - the last resort of a dying process
         lines = [f"ftforensics: crash record {_printable(record_path)}   (no verdict: {_reason(error)})"]
         status = 1
@@ -129,15 +132,44 @@ def _write_new(path: str, content: bytes) -> None:
         raise
 
 
-def verdict(record_path: str) -> list[str]:
-    """The analysis of what is there now, in five lines."""
+def verdict(record_path: str, pid: int) -> list[str]:
+    """The analysis of what is there now, in five lines. torchrun is told as well, when the process is a rank of its."""
     from ftforensics.cli.analysis import diagnose_paths
     from ftforensics.report.brief import brief
 
     diagnosis = diagnose_paths([record_path])
     with suppress(OSError, KeyError):
         _record_end(diagnosis)
+    with suppress(Exception):  # nothing may be between the person and the five lines
+        tell_torchrun(diagnosis, record_path, pid)
     return brief(diagnosis, record_path)
+
+
+def tell_torchrun(diagnosis: Diagnosis, record_path: str, pid: int) -> bool:
+    """Write the verdict and the innermost frames where torchrun looks for the last words of the rank `pid`, which is
+    still there. False: it is no rank of torchrun's, its words are there already, or we are switched off."""
+    from ftforensics.capture import procfs, torchrun_summary
+    from ftforensics.report import one_line
+    from ftforensics.report.frames import line_of
+    from ftforensics.report.phrases import root
+
+    block = procfs.read_text(f"/proc/{pid}/environ", 1 << 20) or ""
+    path = torchrun_summary.error_file(dict(entry.partition("=")[::2] for entry in block.split("\0")))
+    process = root(diagnosis)
+    if path is None or process is None or process.pid != pid or not torchrun_summary.is_the_rank(path, pid):
+        return False
+    stack = "\n".join(
+        f"  at {line.name}" + (f" ({line.place})" if line.place else "") + (f" [{line.remark}]" if line.remark else "")
+        for line in map(line_of, process.stack[:FRAMES_FOR_TORCHRUN])
+    )
+    line = one_line.render(diagnosis, os.path.dirname(record_path) or ".")
+    second = process.time or time.time()
+    return torchrun_summary.write_new(path, torchrun_summary.content(_ascii(line), _ascii(stack), second))
+
+
+def _ascii(text: str) -> str:
+    """torchrun reads its file in the encoding of its locale, and a character that is none there would end it."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _record_end(diagnosis: Diagnosis) -> None:
