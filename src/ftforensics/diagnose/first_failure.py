@@ -116,8 +116,8 @@ def _line(death: Death) -> int | None:
 
 def _precedence(
     judged: Judged, wall: bool, explained: bool
-) -> tuple[bool, int, bool, bool, bool, float, bool, bool, int, int]:
-    death, best = judged.death, judged.weighed.best
+) -> tuple[bool, int, bool, bool, bool, float, bool, float, bool, int]:
+    death, best, line = judged.death, judged.weighed.best, _line(judged.death)
     time = death.when.realtime if wall else death.when.monotonic
     return (
         judged.consequence is not None,
@@ -128,8 +128,8 @@ def _precedence(
         time if time is not None else float("inf"),
         # Of two SIGKILLs the one that the kernel explains has the better claim, whichever the launcher noticed first.
         explained and death.signal == SIGKILL and not is_killed_for_memory(judged),
+        line if line is not None else float("inf"),
         not death.first,
-        _line(death) or 0,
         list(Confidence).index(best.confidence) if best is not None else len(Confidence),
     )
 

@@ -1,0 +1,142 @@
+"""Which of several deaths was first, and when that cannot be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ftforensics.diagnose import diagnose
+from ftforensics.model.case import Case
+from ftforensics.model.diagnosis import Diagnosis
+from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, SignalledBy, TextLine
+from ftforensics.model.ring import ClockPair
+from ftforensics.model.run import Died, RunEvidence, Started
+
+BOOT = "11111111-0000-4000-8000-000000000000"
+OTHER_BOOT = "22222222-0000-4000-8000-000000000000"
+
+
+def line(number: int, text: str = "said") -> TextLine:
+    return TextLine(text, number, path="job.log")
+
+
+def ended(number: int, rank: int, **how: Any) -> ProcessDied:
+    return ProcessDied(line(number), "torchrun", pid=100 + rank, rank=rank, **how)
+
+
+def raised(number: int, rank: int, kind: str = "ValueError", peer_lost: bool = False) -> ExceptionSeen:
+    return ExceptionSeen(line(number), kind, "no", rank=rank, peer_lost=peer_lost)
+
+
+def told(*events: ProcessDied | ExceptionSeen | SignalledBy) -> Diagnosis:
+    return diagnose(Case(launcher_logs=[LauncherLog("job.log", ["torchrun"], 100, list(events))]))
+
+
+def run(boot: str, *died: Died, offset: float = 0.0) -> RunEvidence:
+    clocks = ClockPair(1_000_000.0 + offset, 0.0, 0.0)
+    started = Started("ftforensics.evidence/1", "0", clocks, boot, f"host-{boot[0]}", pid=1, child=9, at=0.0)
+    return RunEvidence(f"{boot[0]}/evidence.jsonl", started, list(died))
+
+
+def died(rank: int, at: float, signal: int | None = 11, code: int | None = None) -> Died:
+    pid = 100 + rank
+    status = signal if signal is not None else (code or 0) << 8
+    return Died(at, pid, status, signal, code, ppid=9, start_ticks=pid, comm="python", rank=rank, nspid=[pid])
+
+
+def roles(diagnosis: Diagnosis) -> dict[int | None, str]:
+    return {process.rank: process.role for process in diagnosis.processes}
+
+
+def test_the_clock_that_both_share_decides() -> None:
+    diagnosis = diagnose(Case(runs=[run(BOOT, died(0, 10.002, 6), died(1, 10.001))]))
+    assert roles(diagnosis) == {1: "root", 0: "unknown"}
+
+
+def test_within_the_doubt_of_two_machines_clocks_nothing_is_said() -> None:
+    runs = [run(BOOT, died(0, 10.0)), run(OTHER_BOOT, died(1, 10.4, 6))]
+    diagnosis = diagnose(Case(runs=runs))
+    assert set(roles(diagnosis).values()) == {"unknown"}
+    assert diagnosis.verdict.confidence == "undecided" and diagnosis.verdict.cause is None
+    assert "rank 0" in diagnosis.verdict.summary and "rank 1" in diagnosis.verdict.summary
+    later = diagnose(Case(runs=[runs[0], run(OTHER_BOOT, died(1, 13.0, 6))]))
+    assert roles(later) == {0: "root", 1: "unknown"}
+
+
+def test_the_same_failure_everywhere_has_a_cause_though_nobody_was_first() -> None:
+    runs = [run(BOOT, died(0, 10.0)), run(OTHER_BOOT, died(1, 10.4))]
+    diagnosis = diagnose(Case(runs=runs))
+    assert diagnosis.verdict.cause == "native-fault" and diagnosis.verdict.confidence == "likely"
+    assert set(roles(diagnosis).values()) == {"unknown"}
+
+
+def test_whose_peer_went_away_was_not_first_whatever_the_launcher_says() -> None:
+    diagnosis = told(
+        raised(1, 0, "RuntimeError", peer_lost=True),
+        ended(5, 0, code=1, first=True),
+        ended(6, 1, signal=9),
+    )
+    assert roles(diagnosis) == {1: "root", 0: "collateral"}
+    collateral = diagnosis.processes[1]
+    assert collateral.reason is not None and collateral.reason.locator == "job.log:1"
+
+
+def test_a_bare_status_beside_a_signal_that_the_launcher_noticed_first() -> None:
+    assert roles(told(ended(5, 1, signal=9, first=True), ended(6, 0, code=1)))[1] == "root"
+
+
+def test_two_statuses_without_a_word_decide_nothing() -> None:
+    """torchrun's stamps of whole seconds are an opinion."""
+    diagnosis = told(ended(5, 0, code=1, first=True), ended(6, 1, code=3))
+    assert set(roles(diagnosis).values()) == {"unknown"}
+    assert diagnosis.verdict.confidence == "undecided"
+
+
+def test_of_two_own_exceptions_the_one_that_was_printed_first() -> None:
+    diagnosis = told(raised(1, 1), raised(2, 0, "KeyError"), ended(5, 0, code=1, first=True), ended(6, 1, code=1))
+    assert roles(diagnosis)[1] == "root"
+
+
+def test_whom_the_launcher_ended_is_no_rival() -> None:
+    diagnosis = told(ended(5, 1, signal=11), SignalledBy(line(2), "torchrun", 100, 15), ended(6, 0, signal=15))
+    assert roles(diagnosis) == {1: "root", 0: "collateral"}
+
+
+def test_where_everybody_lost_a_peer_nobody_here_was_first() -> None:
+    diagnosis = told(
+        raised(1, 0, "RuntimeError", peer_lost=True),
+        raised(2, 1, "RuntimeError", peer_lost=True),
+        ended(5, 0, code=1, first=True),
+        ended(6, 1, code=1),
+    )
+    assert roles(diagnosis) == {0: "collateral", 1: "collateral"}
+
+
+def test_thousands_of_ranks_are_judged_in_linear_time() -> None:
+    """By the shape of their end: the causes are asked once about ranks that their launcher ended alike."""
+    import time
+
+    def seconds(ranks: int) -> float:
+        events: list[ProcessDied | SignalledBy] = [ended(1, 0, signal=11, first=True)]
+        events += [SignalledBy(line(2 + rank), "torchrun", 100 + rank, 15) for rank in range(1, ranks)]
+        events += [ended(ranks + rank, rank, signal=15) for rank in range(1, ranks)]
+        began = time.process_time()
+        diagnosis = told(*events)
+        assert diagnosis.processes[0].rank == 0 and diagnosis.processes[0].role == "root"
+        assert {process.role for process in diagnosis.processes[1:]} == {"collateral"}
+        return time.process_time() - began
+
+    seconds(50)
+    assert seconds(1600) < 16 * max(seconds(400), 0.02)  # four times as many; quadratic would be 16 times as long
+
+
+def test_the_root_keeps_its_own_evidence() -> None:
+    diagnosis = told(ended(5, 1, signal=11), ended(6, 2, signal=15), SignalledBy(line(3), "torchrun", 102, 15))
+    assert any("job.log:5" in cite.locator for cite in diagnosis.hypotheses[0].supports)
+
+
+def test_a_rank_that_is_asked_for_keeps_its_role() -> None:
+    log = LauncherLog("job.log", ["torchrun"], 9, [ended(5, 1, signal=11), SignalledBy(line(3), "torchrun", 100, 15)])
+    case = msgspec.structs.replace(Case(launcher_logs=[log]), given_pid=100)
+    assert [(one.pid, one.role) for one in diagnose(case).processes] == [(100, "collateral")]
