@@ -24,7 +24,8 @@ _SAYS = re.compile(
     r"|Connection (?:closed|reset) by peer.{0,200}?remote worker"
     r"|gloo/transport/.{0,400}?(?:closed by peer|reset by peer|Broken pipe|Connection refused|Timed out waiting)"
     r"|(?:TCPStore|\[c10d\]|c10d::|nccl).{0,600}?(?:Broken pipe|Connection (?:reset|refused|closed)|got 0 bytes)"
-    r"|wait timeout after \d{1,12}ms, keys: ",
+    r"|wait timeout after \d{1,12}ms, keys: "
+    r"|failed to pass monitoredBarrier in |reached monitoredBarrier, but received errors while waiting",
     re.IGNORECASE | re.DOTALL,
 )
 _LOST = frozenset(

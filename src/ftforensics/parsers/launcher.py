@@ -1,7 +1,8 @@
 """A job's output, from whatever launcher: who died of what, who was ended by whom, which exceptions were seen.
 
-Every wording has its own reader (`launcher_torchrun`, ...). A block of lines without any reader's anchor is counted
-and passed by, which makes a gigabyte of progress bars bearable. Never raises for what a file holds.
+Every wording has its own reader (`launcher_torchrun`, ...), which gets the lines that hold one of its anchors. A block
+of lines without any is counted and passed by, which makes a gigabyte of progress bars bearable. Never raises for what a
+file holds.
 """
 
 from __future__ import annotations
@@ -9,11 +10,21 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
-from ftforensics.model.launcher import ExceptionSeen, LauncherEvent, LauncherLog, NativeText
+from ftforensics.model.launcher import (
+    AttemptBegan,
+    ExceptionSeen,
+    LauncherEvent,
+    LauncherLog,
+    NativeText,
+    ProcessDied,
+)
+from ftforensics.parsers.launcher_attempts import AttemptReader
 from ftforensics.parsers.launcher_dataloader import DataLoaderReader
 from ftforensics.parsers.launcher_deepspeed import DeepspeedReader
-from ftforensics.parsers.launcher_line import LONGEST, LineReader, job_line, without_colours
+from ftforensics.parsers.launcher_line import LONGEST, LineReader, job_lines, looks_like_json_lines, without_colours
+from ftforensics.parsers.launcher_native import NativeReader
 from ftforensics.parsers.launcher_other import (
     LightningReader,
     MpiReader,
@@ -22,7 +33,7 @@ from ftforensics.parsers.launcher_other import (
     SrunReader,
     SubprocessReader,
 )
-from ftforensics.parsers.launcher_python import PythonReader
+from ftforensics.parsers.launcher_python import TracebackReader
 from ftforensics.parsers.launcher_stack import StackReader
 from ftforensics.parsers.launcher_torchrun import TorchrunReader
 from ftforensics.parsers.stack_message import in_exception, in_native
@@ -33,6 +44,8 @@ _FOLD = bytes.maketrans(b"0123456789", b"0" * 10)
 # Of a log with more events than this the first and the last are kept: the first failure and the end of the story.
 _FIRST_EVENTS = 4000
 _LAST_EVENTS = 8000
+_MOST_ATTEMPTS = 2000
+_LONGEST_KNOWN = 1000  # bytes of a shape that is remembered
 
 
 def read_launcher_log(
@@ -54,6 +67,7 @@ def read_launcher_log(
 
 class _Reading:
     def __init__(self) -> None:
+        self._attempts = AttemptReader()
         self._readers: list[LineReader] = [
             TorchrunReader(),
             DeepspeedReader(),
@@ -64,13 +78,17 @@ class _Reading:
             SrunReader(),
             ShellReader(),
             SubprocessReader(),
-            PythonReader(),
+            TracebackReader(),
+            NativeReader(),
             StackReader(),
+            self._attempts,  # the last: it hears of what the others read
         ]
-        self._opened: list[LineReader] = []  # those within something that spans lines
-        self._shapes = _Shapes({anchor for reader in self._readers for anchor in reader.anchors})
+        self._opened = 0  # the readers within something that spans lines, a bit each
+        self._chosen: dict[int, list[tuple[int, LineReader]]] = {}  # by such bits
+        self._shapes = _Shapes([reader.anchors for reader in self._readers])
         self._first: list[LauncherEvent] = []
         self._last: deque[LauncherEvent] = deque(maxlen=_LAST_EVENTS)
+        self._begun: list[LauncherEvent] = []
         self._left_out = 0
         self._launchers: list[str] = []
         self._newlines = 0
@@ -84,19 +102,27 @@ class _Reading:
         self._newlines += block.count(b"\n")
         self._partial = not block.endswith(b"\n")
 
-    def _lines(self, block: bytes, wanted: set[bytes]) -> None:
-        lines = block.split(b"\n")
-        for number, whole in enumerate(lines, self._newlines + 1):
-            for part in whole.split(b"\r"):  # a progress bar rewrites its line
+    def _lines(self, block: bytes, wanted: dict[bytes, int]) -> None:
+        for number, whole in enumerate(block.split(b"\n"), self._newlines + 1):
+            for part in whole.split(b"\r") if b"\r" in whole else (whole,):  # a progress bar rewrites its line
                 raw = part[:LONGEST]
-                readers = self._readers if raw.translate(_FOLD) in wanted else self._opened
-                if not readers:
-                    continue
-                line = job_line(raw, number)
-                for reader in readers:
-                    for event in reader.read(line):
-                        self._keep(event)
-                self._opened = [reader for reader in self._readers if reader.open]
+                bits = wanted.get(raw.translate(_FOLD), 0) | self._opened
+                if bits:
+                    self._line(raw, number, bits)
+
+    def _line(self, raw: bytes, number: int, bits: int) -> None:
+        readers = self._chosen.get(bits)
+        if readers is None:
+            readers = [(1 << at, reader) for at, reader in enumerate(self._readers) if bits >> at & 1]
+            self._chosen[bits] = readers
+        for line in job_lines(raw, number):
+            for bit, reader in readers:
+                for event in reader.read(line):
+                    self._keep(event)
+                if reader.open:
+                    self._opened |= bit
+                else:
+                    self._opened &= ~bit
 
     def _keep(self, event: LauncherEvent) -> None:
         self._keep_one(event)
@@ -106,9 +132,19 @@ class _Reading:
         elif isinstance(event, NativeText):
             for text in in_native(event):
                 self._keep_one(text)
+        elif isinstance(event, ProcessDied):
+            for began in self._attempts.after(event):
+                self._keep_one(began)
+            if self._attempts.open:
+                self._opened |= 1 << (len(self._readers) - 1)
 
     def _keep_one(self, event: LauncherEvent) -> None:
         launcher = getattr(event, "launcher", None)
+        if isinstance(event, AttemptBegan):
+            # Few, and what stands between them must not be taken for one attempt's.
+            if len(self._begun) < _MOST_ATTEMPTS:
+                self._begun.append(event)
+            return
         if launcher is not None and launcher not in self._launchers:
             self._launchers.append(launcher)
         if len(self._first) < _FIRST_EVENTS:
@@ -121,7 +157,7 @@ class _Reading:
         for reader in self._readers:
             for event in reader.end():
                 self._keep(event)
-        events = sorted([*self._first, *self._last], key=lambda event: event.line.number)
+        events = sorted([*self._begun, *self._first, *self._last], key=lambda event: event.line.number)
         return LauncherLog(
             path=path,
             launchers=self._launchers,
@@ -132,47 +168,58 @@ class _Reading:
 
 
 class _Shapes:
-    """Which lines hold an anchor. Lines that differ in digits only have one shape (no anchor holds a digit), and a job
-    prints few shapes over and over: each is searched once."""
+    """Which lines hold an anchor, and whose. Lines that differ in digits only have one shape, and a job prints few
+    shapes over and over: each is searched once."""
 
     _MOST = 20_000
 
-    def __init__(self, anchors: set[str]) -> None:
-        words = sorted(anchor.encode() for anchor in anchors)
-        self._ascii = [word for word in words if word.isascii()]
-        self._other = [word for word in words if not word.isascii()]
+    def __init__(self, anchors: list[tuple[str, ...]]) -> None:
+        bits: dict[bytes, int] = {}
+        for at, words in enumerate(anchors):
+            for word in words:
+                # Within JSON a word that is not ASCII may be written as escapes.
+                for form in {word.encode(), word.encode("ascii", "backslashreplace")}:
+                    form = form.translate(_FOLD)
+                    bits[form] = bits.get(form, 0) | 1 << at
+        self._ascii = [(word, readers) for word, readers in sorted(bits.items()) if word.isascii()]
+        self._other = [(word, readers) for word, readers in sorted(bits.items()) if not word.isascii()]
         self._plain: set[bytes] = set()
-        self._wanted: set[bytes] = set()
+        self._wanted: dict[bytes, int] = {}
 
-    def wanted(self, block: bytes) -> set[bytes]:
-        """The shapes of the block's lines that hold an anchor."""
+    def wanted(self, block: bytes) -> dict[bytes, int]:
+        """The shapes of the block's lines that hold an anchor: the readers that want them, a bit each."""
         found = {shape[:LONGEST] for shape in block.translate(_FOLD).replace(b"\r", b"\n").split(b"\n")}
-        wanted = found & self._wanted
-        new = found - self._plain - wanted
+        wanted = {shape: self._wanted[shape] for shape in found & self._wanted.keys()}
+        new = list(found - self._plain - wanted.keys())
         if not new:
             return wanted
-        if b"\x1b" in block or self._anchored(b"\n".join(new)):
-            anchored = {shape for shape in new if self._anchored(_colourless(shape))}
-            self._remember(self._wanted, anchored)
-            self._remember(self._plain, new - anchored)
-            return wanted | anchored
-        self._remember(self._plain, new)
-        return wanted
+        anchored = self._anchored(new)
+        if len(self._wanted) + len(anchored) > self._MOST:
+            self._wanted.clear()
+        if len(self._plain) + len(new) > self._MOST:
+            self._plain.clear()
+        self._wanted.update((shape, bits) for shape, bits in anchored.items() if len(shape) < _LONGEST_KNOWN)
+        self._plain.update(
+            shape for shape in new[: self._MOST] if len(shape) < _LONGEST_KNOWN and shape not in anchored
+        )
+        return wanted | anchored
 
-    def _remember(self, known: set[bytes], shapes: set[bytes]) -> None:
-        if len(known) > self._MOST:
-            known.clear()
-        known |= {shape for shape in shapes if len(shape) < 1000}
-
-    def _anchored(self, text: bytes) -> bool:
-        for word in self._ascii:
-            if word in text:
-                return True
-        return not text.isascii() and any(word in text for word in self._other)
-
-
-def _colourless(shape: bytes) -> bytes:
-    return without_colours(shape.decode("latin-1")).encode("latin-1") if b"\x1b" in shape else shape
+    def _anchored(self, shapes: list[bytes]) -> dict[bytes, int]:
+        text = b"\n".join(shapes)
+        if b"\x1b" in text:
+            text = without_colours(text.decode("latin-1")).encode("latin-1")
+        bits: dict[int, int] = {}  # by where the line begins
+        for word, readers in self._ascii if text.isascii() else [*self._ascii, *self._other]:
+            at = text.find(word)
+            while at >= 0:
+                start = text.rfind(b"\n", 0, at) + 1
+                bits[start] = bits.get(start, 0) | readers
+                end = text.find(b"\n", at)
+                at = text.find(word, end) if end >= 0 else -1
+        if not bits:
+            return {}
+        starts = accumulate((len(line) + 1 for line in text.split(b"\n")), initial=0)
+        return {shape: bits[start] for shape, start in zip(shapes, starts, strict=False) if start in bits}
 
 
 def _blocks(data: Iterable[bytes] | bytes) -> Iterator[bytes]:
@@ -233,7 +280,7 @@ def looks_like_launcher_log(head: bytes) -> bool:
     if not text:
         return False
     if text[:1] == b"{" or re.match(rb"\[\s*[\[{\"]", text):
-        return text.startswith(b'{"log":')
+        return looks_like_json_lines(text)
     strange = len(text) - len(text.translate(None, _CONTROLS))
     if strange * 50 > len(text) or text.count(b"\0") * 20 > len(text):
         return False

@@ -37,7 +37,7 @@ class DeepspeedReader:
         self._nodes: int | None = None
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
-        head = _HEAD.match(line.text)
+        head = _HEAD.match(line.text) if "] [" in line.text[:400] else None
         node = f"{line.label}{head['node']}" if head else line.label
         text = line.text[head.end() :] if head else line.text
         if "WORLD INFO DICT" in text:  # the launcher's first own line on a node

@@ -93,6 +93,11 @@ class ShellReader:
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
         text = line.text[:_TEXT]
+        if line.logged:  # a logger's own message, not what the shell wrote
+            return
+        if text in ALONE:
+            yield ProcessDied(line.cited(), "shell", signal=signal_of(text))
+            return
         # A shell's label for srun and its "line 28: 8156" look alike: match on what stood in the file.
         for said in (text, f"{line.label}{text}") if line.label else (text,):
             found = self._SCRIPT.match(said) or self._JOB.match(said) or self._ZSH.match(said) or self._FISH.match(said)
@@ -296,9 +301,10 @@ class SrunReader:
         ended = self._CODE.match(found["how"])
         code = int(ended[1]) if ended else None
         signal = None if ended else signal_of(found["how"].partition(" (")[0])
+        cited = line.cited()
         for task in _numbers(found["tasks"], self._MOST_TASKS):
             rank = None if self._agents else task
-            yield ProcessDied(line.cited(), "slurm", rank=rank, signal=signal, code=code, host=found["host"])
+            yield ProcessDied(cited, "slurm", rank=rank, signal=signal, code=code, host=found["host"])
 
     def end(self) -> Iterator[LauncherEvent]:
         return iter(())

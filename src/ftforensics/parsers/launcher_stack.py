@@ -25,6 +25,7 @@ from ftforensics.parsers.stack_message import (
     rank_in,
     symbol_version,
     undefined_symbol,
+    watchdog_progress,
     watchdog_timeout,
 )
 
@@ -271,6 +272,7 @@ def _watchdog(line: JobLine, text: str) -> StackText | None:
         return None  # in the middle of somebody's sentence; a progress bar and a label end in "]"
     said = found["said"]
     event = watchdog_timeout(said, line.cited()) if said.startswith("Watchdog caught") else None
+    event = event or watchdog_progress(said, found["who"] or "", line.cited())
     if event is None and any(words in said for words in _TAKEN_DOWN):
         event = StackText(line.cited(), "nccl-watchdog")
     if event is None:

@@ -107,9 +107,9 @@ def _of_inspect(text: str, path: str | None) -> Iterator[Notice]:
 
 def _of_event_line(line: str, number: int, path: str | None) -> Iterator[Notice]:
     text = line.strip()
-    cite = NoticeLine(text, number).cite(AUTHORITY, path)
     if text.startswith("{"):
-        yield from _of_json_event(text, cite)
+        if text.endswith("}"):
+            yield from _of_json_event(text, number, path)
         return
     found = _EVENT.match(text[:4096])
     if found is None:
@@ -119,14 +119,14 @@ def _of_event_line(line: str, number: int, path: str | None) -> Iterator[Notice]
     yield from _event(
         found["action"],
         found["id"],
-        cite,
+        NoticeLine(text, number).cite(AUTHORITY, path),
         moment_of(found["at"]),
         int(signal[1]) if signal else None,
         int(code[1]) if code else None,
     )
 
 
-def _of_json_event(text: str, cite: Cite) -> Iterator[Notice]:
+def _of_json_event(text: str, number: int, path: str | None) -> Iterator[Notice]:
     try:
         event = msgspec.json.decode(text, type=_Event)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -141,7 +141,7 @@ def _of_json_event(text: str, cite: Cite) -> Iterator[Notice]:
     yield from _event(
         event.Action or event.status or "",
         identity,
-        cite,
+        NoticeLine(text, number).cite(AUTHORITY, path),
         Moment(realtime=float(seconds), accuracy=1.0) if seconds else Moment(),
         _number(actor.Attributes.signal),
         _number(actor.Attributes.exitCode),

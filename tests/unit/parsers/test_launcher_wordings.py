@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ftforensics.model.launcher import (
+    AttemptBegan,
     ExceptionSeen,
     LauncherEvent,
     ProcessDied,
@@ -161,7 +162,8 @@ def test_deepspeed_on_two_nodes_through_pdsh() -> None:
 
 def test_deepspeed_other_form_of_the_rank() -> None:
     text = WORLD + ONE_NODE + spawned(10, ", '--local-rank', '1', '--out', 'a]b'")
-    started = events(text)[0]
+    began, started = events(text)[:2]
+    assert isinstance(began, AttemptBegan)
     assert isinstance(started, ProcessStarted)
     assert (started.pid, started.local_rank, started.rank) == (10, 1, 1)
 
