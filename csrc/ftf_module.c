@@ -7,6 +7,7 @@
 #include "ftf_frames.h"
 #include "ftf_hook.h"
 #include "ftf_install.h"
+#include "ftf_ending.h"
 #include "ftf_ledger.h"
 #include "ftf_ownership.h"
 #include "ftf_recorder.h"
@@ -173,10 +174,25 @@ static PyObject *native_duplicate(PyObject *self, PyObject *args)
 static PyObject *native_leave(PyObject *self, PyObject *args)
 {
     const char *how;
+    int status = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "s", &how))
+    if (!PyArg_ParseTuple(args, "s|i", &how, &status))
         return 0;
-    ftf_recorder_leave(strcmp(how, "exec") == 0 ? FTF_RING_EXEC : FTF_RING_EXIT);
+    ftf_recorder_leave(strcmp(how, "exec") == 0 ? FTF_RING_EXEC : FTF_RING_EXIT, status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_remove_at_success(PyObject *self, PyObject *args)
+{
+    const char *path;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y", &path))
+        return 0;
+    int result = ftf_ending_remove_at_success(path);
+    if (result != 0) {
+        errno = -result;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
     Py_RETURN_NONE;
 }
 
@@ -464,6 +480,7 @@ static PyMethodDef methods[] = {
     {"ring_path", native_ring_path, METH_NOARGS, 0},
     {"duplicate", native_duplicate, METH_VARARGS, 0},
     {"leave", native_leave, METH_VARARGS, 0},
+    {"remove_at_success", native_remove_at_success, METH_VARARGS, 0},
     {"come_back", native_come_back, METH_NOARGS, 0},
     {"configure_ledger", native_configure_ledger, METH_VARARGS, 0},
     {"end_ledger", native_end_ledger, METH_VARARGS, 0},
@@ -481,6 +498,7 @@ static PyMethodDef methods[] = {
     {"after_fork_child", native_after_fork_child, METH_NOARGS, 0},
     {"threads_started", native_threads_started, METH_NOARGS, 0},
     {"wrap_method", ftf_wrap_method, METH_VARARGS, 0},
+    {"wrap_function", ftf_wrap_function, METH_VARARGS, 0},
     {"test_hook", native_test_hook, METH_VARARGS, 0},
     {"nearest_symbols", ftf_nearest_symbols, METH_VARARGS, 0},
     {0, 0, 0, 0},

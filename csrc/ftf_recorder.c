@@ -9,6 +9,7 @@
    file behind: nobody would tell us that it became another program. */
 #include "ftf_recorder.h"
 
+#include "ftf_ending.h"
 #include "ftf_keep.h"
 #include "ftf_recorder_file.h"
 #include "ftf_recorder_parts.h"
@@ -102,6 +103,9 @@ int ftf_recorder_configure(const struct ftf_recorder_config *config)
     if (!watch.opened)
         ftf_groups_open(config);
     ftf_gpu_find(config->gpu);
+    int result = ftf_ending_watch();
+    if (result != 0)
+        return result;
     configuration.configured = true;
     return 0;
 }
@@ -218,17 +222,30 @@ static void remove_folders(void)
             return;
 }
 
-void ftf_recorder_leave(int how)
+/* The ring of a process that ended by itself says with which status and when, and what was before. Most of those that do
+   are no part of the trouble (`grep` exits with 1 all day), so what was never used of it is given back. */
+static void leave_ring(int how, uint32_t code)
 {
+    if (code != 0)
+        ftf_ring_store(offsetof(struct ftf_ring_header, end_code), &code, sizeof code);
+    ftf_ring_end(how);
+    ftf_ring_save();
+    if (code != 0)
+        ftf_ring_file_shrink();
+    else
+        ftf_ring_file_remove();
+}
+
+void ftf_recorder_leave(int how, int status)
+{
+    if (how != FTF_RING_UNINSTALL && status <= 0)
+        ftf_ending_success();
     if (!configuration.configured || ftf.pid != getpid())
         return;
     lock();
     gone = true;
-    if (ftf_ring.base) {
-        ftf_ring_end(how);
-        ftf_ring_save();
-        ftf_ring_file_remove();
-    }
+    if (ftf_ring.base)
+        leave_ring(how, status > 0 ? (uint32_t)status : 0);
     remove_folders();
     unlock();
 }
@@ -238,6 +255,8 @@ void ftf_recorder_come_back(void)
     const char *failed;
     lock();
     if (gone && ftf_ring_is_ours()) {
+        uint32_t none = 0;
+        ftf_ring_store(offsetof(struct ftf_ring_header, end_code), &none, sizeof none);
         ftf_ring_end(FTF_RING_RUNNING);
         ftf_ring_file_move(configuration.local_directory, &failed);
         ftf_ring_save();
@@ -256,7 +275,7 @@ static void close_files(void)
 
 void ftf_recorder_close(void)
 {
-    ftf_recorder_leave(FTF_RING_UNINSTALL);
+    ftf_recorder_leave(FTF_RING_UNINSTALL, 0);
     close_files();
     ftf_ring_file_forget();
     memset(&watch, 0, sizeof watch);
@@ -280,7 +299,7 @@ void ftf_recorder_forget(int parent)
 void ftf_recorder_survived(void) { ftf_ring_end(FTF_RING_RUNNING); }
 
 /* The end of main(), or of exit(3) called by whomever, after what others registered. */
-__attribute__((destructor)) static void leave_at_exit(void) { ftf_recorder_leave(FTF_RING_EXIT); }
+__attribute__((destructor)) static void leave_at_exit(void) { ftf_recorder_leave(FTF_RING_EXIT, ftf_ending_status()); }
 
 static bool pressed(const struct ftf_ring_fast *sample)
 {

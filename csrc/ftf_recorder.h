@@ -29,8 +29,9 @@ void ftf_recorder_start(void);
 const char *ftf_recorder_refusal(void);
 /* One turn of the watcher thread; returns the monotonic time of the next in nanoseconds. */
 int64_t ftf_recorder_tick(int64_t now);
-/* The process says goodbye: marks the end and removes the ring. FTF_RING_EXEC may be taken back when exec(3) failed. */
-void ftf_recorder_leave(int how);
+/* The process says goodbye: marks the end and removes the ring; with an exit status other than 0 (-1: not known) the ring
+   stays. FTF_RING_EXEC may be taken back when exec(3) failed. */
+void ftf_recorder_leave(int how, int status);
 void ftf_recorder_come_back(void);
 /* Uninstall, with the watcher stopped. */
 void ftf_recorder_close(void);

@@ -291,18 +291,45 @@ void ftf_ring_file_remove(void)
     ftf_ring.path[0] = link_path[0] = local_directory[0] = 0;
 }
 
+/* Our file, opened again, or -1. */
+static int reopen(void)
+{
+    struct stat st;
+    if (!is_still_there())
+        return -1;
+    int fd = (int)ftf_open(ftf_ring.path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (ftf_fstat(fd, &st) == 0 && (uint64_t)st.st_ino == ftf_ring.inode)
+        return fd;
+    ftf_close(fd);
+    return -1;
+}
+
 void ftf_ring_file_mend(void)
 {
     const char *failed;
-    struct stat st;
-    if (!is_still_there())
-        return;
-    int fd = (int)ftf_open(ftf_ring.path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+    int fd = reopen();
     if (fd < 0)
         return;
-    if (ftf_fstat(fd, &st) == 0 && (uint64_t)st.st_ino == ftf_ring.inode && allocate(fd, ftf_ring.size, &failed) == 0 &&
-        map(fd, ftf_ring.file, ftf_ring.size, &failed) == 0)
+    if (allocate(fd, ftf_ring.size, &failed) == 0 && map(fd, ftf_ring.file, ftf_ring.size, &failed) == 0)
         __atomic_store_n(&ftf_ring.anew, true, __ATOMIC_RELEASE);
+    ftf_close(fd);
+}
+
+void ftf_ring_file_shrink(void)
+{
+    static const uint8_t nothing[4096];
+    size_t page = sizeof nothing;
+    int fd = reopen();
+    if (fd < 0)
+        return;
+    for (size_t at = 0, begin; at < ftf_ring.size; at += page) {
+        for (begin = at; at < ftf_ring.size && memcmp(ftf_ring.base + at, nothing, page) == 0;)
+            at += page;
+        if (at > begin) /* where the file system cannot, it stays as large as it was */
+            ftf_syscall4(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, at - begin);
+    }
     ftf_close(fd);
 }
 

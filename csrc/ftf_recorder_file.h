@@ -23,6 +23,8 @@ bool ftf_ring_file_made_folder(void);
 bool ftf_ring_file_is_in_place(void);
 /* Takes the file away; the ring stays in memory. */
 void ftf_ring_file_remove(void);
+/* Gives back the pages of the file that hold nothing, for one that stays when its process has ended. */
+void ftf_ring_file_shrink(void);
 /* Makes a file that was cut whole again: after it, ftf_ring_save() writes all anew. */
 void ftf_ring_file_mend(void);
 /* Gives its memory back. Async-signal-safe. */

@@ -66,7 +66,7 @@ struct ftf_ring_header {
     int32_t fork_of; /* 0: none */
     int32_t worker_of; /* 0: none */
     uint32_t uid;
-    uint32_t reserved;
+    uint32_t end_code; /* exit status of FTF_RING_EXIT, 0: none told; written before end_how */
     int64_t rank; /* -1: none, as the next two */
     int64_t local_rank;
     int64_t world_size;
@@ -181,6 +181,7 @@ struct ftf_ring_marked {
 };
 
 _Static_assert(offsetof(struct ftf_ring_header, pid) == 48, "header");
+_Static_assert(offsetof(struct ftf_ring_header, end_code) == 76, "header");
 _Static_assert(offsetof(struct ftf_ring_header, rank) == 80, "header");
 _Static_assert(offsetof(struct ftf_ring_header, cpu_limit_soft) == 120, "header");
 _Static_assert(offsetof(struct ftf_ring_header, installed_ns) == 176, "header");

@@ -1,5 +1,8 @@
-/* CONTEXT: NORMAL. See ftf_wrap.h. A C method descriptor carries no closure, so there is one C function a slot. */
+/* CONTEXT: NORMAL. See ftf_wrap.h. A C method descriptor carries no closure, so there is one C function a slot; a
+   function has its `self` for that. */
 #include "ftf_wrap.h"
+
+#include "ftf_keep.h"
 
 #define SLOTS 6
 
@@ -8,13 +11,13 @@ static struct slot {
     char name[40];
 } slots[SLOTS];
 
-static void call_hook(PyObject *hook)
+static void call_hook(PyObject *hook, PyObject *args)
 {
     PyObject *type, *value, *traceback;
     if (!hook || hook == Py_None)
         return;
     PyErr_Fetch(&type, &value, &traceback); /* the original's exception stays */
-    PyObject *result = PyObject_CallObject(hook, 0);
+    PyObject *result = PyObject_CallObject(hook, args);
     if (!result)
         PyErr_Clear();
     Py_XDECREF(result);
@@ -34,9 +37,9 @@ static PyObject *call_slot(const struct slot *slot, PyObject *self, PyObject *ar
         Py_INCREF(item);
         PyTuple_SetItem(full, i + 1, item);
     }
-    call_hook(slot->before);
+    call_hook(slot->before, 0);
     PyObject *result = PyObject_Call(slot->original, full, kwargs);
-    call_hook(slot->after);
+    call_hook(slot->after, 0);
     Py_DECREF(full);
     return result;
 }
@@ -88,4 +91,53 @@ PyObject *ftf_wrap_method(PyObject *self, PyObject *args)
     }
     Py_DECREF(original);
     return PyErr_Format(PyExc_RuntimeError, "all %d wrappers are taken", SLOTS);
+}
+
+/* The exception that the original has just raised, as `except` would have it. */
+static void tell_raised(PyObject *hook)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value && traceback)
+        PyException_SetTraceback(value, traceback);
+    PyObject *args = value ? PyTuple_Pack(1, value) : 0;
+    if (args)
+        call_hook(hook, args);
+    else
+        PyErr_Clear();
+    Py_XDECREF(args);
+    PyErr_Restore(type, value, traceback);
+}
+
+/* self: what ftf_wrap_function() was given */
+static PyObject *call_function(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *raised = PyTuple_GetItem(self, 2);
+    call_hook(PyTuple_GetItem(self, 1), args);
+    PyObject *result = PyObject_Call(PyTuple_GetItem(self, 0), args, kwargs);
+    if (!result && raised != Py_None)
+        tell_raised(raised);
+    return result;
+}
+
+PyObject *ftf_wrap_function(PyObject *self, PyObject *args)
+{
+    PyObject *original, *before, *raised;
+    const char *name;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOs", &original, &before, &raised, &name))
+        return 0;
+    PyMethodDef *definition = PyMem_Malloc(sizeof *definition); /* the function may live as long as the process */
+    const char *kept = ftf_keep(name, strlen(name));
+    PyObject *parts = PyTuple_Pack(3, original, before, raised);
+    if (!definition || !kept || !parts) {
+        PyMem_Free(definition);
+        Py_XDECREF(parts);
+        return PyErr_NoMemory();
+    }
+    *definition = (PyMethodDef){kept, (PyCFunction)(void (*)(void))call_function, METH_VARARGS | METH_KEYWORDS, 0};
+    PyObject *made = PyCFunction_NewEx(definition, parts, 0);
+    Py_DECREF(parts);
+    return made;
 }

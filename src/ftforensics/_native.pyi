@@ -53,8 +53,12 @@ def ring_path() -> bytes | None:
 def duplicate(fd: int, lowest: int) -> int:
     """fcntl(F_DUPFD_CLOEXEC). Raises OSError."""
 
-def leave(how: str) -> None:
-    """The process ends ("exit") or becomes another program ("exec"): marks the end, removes ring and folders."""
+def leave(how: str, status: int) -> None:
+    """The process ends ("exit") or becomes another program ("exec"): marks the end, removes ring and folders. With a
+    status other than 0 the ring stays."""
+
+def remove_at_success(path: bytes) -> None:
+    """A file of this process's, to be removed when it ends with status 0 or becomes another program. Raises OSError."""
 
 def come_back() -> None:
     """It did not become another program: the ring gets its file again."""
@@ -108,6 +112,15 @@ def wrap_method(
 ) -> object:
     """A method descriptor in C (no Python frame in anybody's traceback) that calls `before()`, the original method
     `cls.name`, then `after()`; exceptions of the hooks are dropped, the original's pass through."""
+
+def wrap_function(
+    original: Callable[..., object],
+    before: Callable[..., object] | None,
+    raised: Callable[[BaseException], object] | None,
+    name: str,
+) -> object:
+    """The same for a function: calls `before` with the caller's positional arguments, then `original`, then `raised`
+    with the exception that it raised, if any. name: its `__name__`."""
 
 def test_hook(step: str, kind: str) -> None:
     """Tests only: make handler step `step` misbehave: "segv", "bus", "ill", "hang", "malloc", "" to clear."""

@@ -143,11 +143,10 @@ def test_the_pace_quickens_in_a_phase(jobs: Jobs) -> None:
 
 ENDS = {
     "falls off the end": "pass",
-    "exits": "import sys; sys.exit(3)",
-    "raises": "raise KeyError",
-    "leaves by _exit": "import os; os._exit(1)",
+    "exits": "import sys; sys.exit(0)",
+    "leaves by _exit": "import os; os._exit(256)",
     "becomes another program": "import os; os.execv('/bin/true', ['true'])",
-    "exit(3) called by C": "import ctypes; ctypes.CDLL(None).exit(4)",
+    "exit(3) called by C": "import ctypes; ctypes.CDLL(None).exit(0)",
     "uninstalls": "ftforensics.uninstall(); import os; assert os.listdir() == ['program.py'], os.listdir()",
     "becomes a daemon": """
         import os, time
@@ -170,6 +169,36 @@ ENDS = {
 def test_what_ends_well_leaves_nothing(end: str, python: Interpreter, jobs: Jobs) -> None:
     done = jobs.run(python, ENDS[end])
     assert [path.name for path in done.folder.iterdir()] == ["program.py"], done.err
+
+
+STATUSES = {
+    "exits": ("import sys; sys.exit(3)", 3),
+    "exits with text": ("import sys; sys.exit('no data')", 1),
+    "raises": ("raise KeyError", 1),
+    "leaves by _exit": ("import os; os._exit(7)", 7),
+    "leaves by a negative _exit": ("import os; os._exit(-1)", 255),
+    "exit(3) called by C": ("import ctypes; ctypes.CDLL(None).exit(4)", 4),
+    "cannot be finalized": ("import sys; sys.stdout.write('x'); sys.stdout.flush = None", 120),
+}
+
+
+@pytest.mark.parametrize("end", STATUSES)
+def test_the_ring_of_another_status_stays_and_tells_it(end: str, python: Interpreter, jobs: Jobs) -> None:
+    code, status = STATUSES[end]
+    begin = time.monotonic()
+    done = jobs.run(python, code)
+    assert done.status == status
+    ring = only_ring(done.folder)
+    assert ring.end.how == "exit" and ring.end.code == status
+    assert ring.end.at is not None and begin < ring.end.at < time.monotonic()
+    assert not ring.gaps
+    (path,) = ring_paths(done.folder)
+    assert path.stat().st_blocks * 512 < 128 * 1024  # where the file system can punch holes
+
+
+def test_the_ring_knows_the_attempt(jobs: Jobs) -> None:
+    done = jobs.run(PYTHONS[0], "import sys; sys.exit(3)", TORCHELASTIC_RESTART_COUNT="2")
+    assert only_ring(done.folder).process.attempt == 2
 
 
 def test_an_exec_that_fails_goes_on(python: Interpreter, jobs: Jobs) -> None:

@@ -274,12 +274,14 @@ def ring_bytes(
     thread_names: Sequence[str] = ("python",),
     end: str | None = None,
     end_at: float | None = None,
+    code: int = 0,
+    attempt: int | None = None,
     trouble: int = 0,
     version: str = "0.1.0",
     spare: int = 2,
 ) -> bytes:
     """A whole ring. phase, step, note: as last told; left out, they follow from `marks`. end: "exit", "crash", "exec",
-    "uninstall" or None (ended unseen). spare: empty slots behind the last of each section."""
+    "uninstall" or None (ended unseen). code: exit status. spare: empty slots behind the last of each section."""
     for said in marks:
         if said.kind == "phase" and phase is None:
             phase = next(m.text for m in reversed(marks) if m.kind == "phase")
@@ -306,7 +308,8 @@ def ring_bytes(
         )
         for number, names in enumerate(chains or [()], 1)
     ]
-    job = _fields(("exe", exe), *(("argv", word) for word in argv), ("host", host), ("container", container))
+    job = _fields(("exe", exe), *(("argv", word) for word in argv), ("host", host), ("container", container),
+                  ("attempt", attempt))  # fmt: skip
     threads = _fields(*(("name", name) for name in thread_names))
 
     def texts(section: str, *values: tuple[float, bytes]) -> list[bytes]:
@@ -342,6 +345,7 @@ def ring_bytes(
     head.u32(64, fork_of or 0)
     head.u32(68, worker_of or 0)
     head.u32(72, uid)
+    head.u32(76, code)
     head.u64(80, -1 if rank is None else rank)
     head.u64(88, -1 if local_rank is None else local_rank)
     head.u64(96, -1 if world_size is None else world_size)

@@ -85,6 +85,11 @@ def world_size(environ: Mapping[str, str]) -> int | None:
     return _first_number(environ, _WORLD_SIZE)
 
 
+def attempt(environ: Mapping[str, str]) -> int | None:
+    """How often torchrun had started the job before: 0 at the first time."""
+    return _first_number(environ, ("TORCHELASTIC_RESTART_COUNT",))
+
+
 def reporter_environment(environ: Mapping[str, str]) -> list[bytes]:
     """`NAME=value` for the processes that we start ourselves."""
     return [

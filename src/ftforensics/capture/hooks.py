@@ -7,6 +7,7 @@
   multiprocessing.spawn   the child starts from nothing
   multiprocessing.popen   children that this process ends itself need no flight recording
   os._exit, os.exec*      leave without exit handlers: ring and run folder would stay
+  uncaught exceptions     see capture.exceptions
 
 Hooks never raise into the job, and `remove` takes away exactly what is still ours.
 """
@@ -18,6 +19,7 @@ import os
 import sys
 
 from ftforensics.capture import spawn
+from ftforensics.capture.exceptions import Exceptions
 from ftforensics.capture.imports import Patch, Watch, after_extension_imports
 from ftforensics.capture.recorder import EndedChildren
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
     from ftforensics.capture.dumper import Dumper
 
+_TORCHRUN_RECORD = "torch.distributed.elastic.multiprocessing.errors.error_handler"
+
 
 class Hooks:
     """All hooks of one installation."""
@@ -38,18 +42,26 @@ class Hooks:
         native: ModuleType,
         settings: spawn.Settings,
         dumper: Dumper | None,
+        exceptions: Exceptions,
         leaving: Callable[[str, object], None],
         staying: Callable[[], None],
+        main_over: Callable[[], None],
     ) -> None:
         """leaving: called when the process ends ("exit", with the code) or becomes another program ("exec") without
-        running exit handlers; staying: when it did not become one."""
+        running exit handlers; staying: when it did not become one; main_over: when the main program is over and there
+        may be threads left."""
         self._native = native
         self._watch = Watch(native)
         self._patches: list[Patch] = []
         self.ended = EndedChildren(native)
         self._patches += after_extension_imports(native)
         self._watch_faulthandler()
+        self.exceptions = exceptions
+        self._main_over = main_over
+        self._patches += exceptions.of_interpreter()
         self._watch.when_loaded("threading", "main_thread", self._hook_threads)
+        self._watch.when_loaded("multiprocessing.process", "BaseProcess", self._hook_processes)
+        self._watch.when_loaded(_TORCHRUN_RECORD, "ErrorHandler", self._hook_torchrun)
         self._watch.when_loaded("multiprocessing.spawn", "get_preparation_data", self._hook_spawn)
         self._watch.when_loaded("multiprocessing.popen_fork", "Popen", self._hook_popen)
         # the other exec functions of os call these two
@@ -60,6 +72,7 @@ class Hooks:
 
     def remove(self) -> None:
         self._watch.stop()
+        self.exceptions.stop()
         for patch in reversed(self._patches):
             patch.undo()
         self._patches.clear()
@@ -89,13 +102,22 @@ class Hooks:
                 )
             )
 
+        self._patches += self.exceptions.of_threads(threading)
+
         # Exit handlers run last in, first out, so one registered at install would run after all of the job's. threading
         # calls this when the main program is over, before it joins the threads that are left; what is registered then
         # runs after the join and before everybody else's handlers.
         global _waits_for_main
         if hasattr(threading, "_register_atexit") and not _waits_for_main:
-            threading._register_atexit(_main_program_over, native)  # there is no way back: once a process
+            # there is no way back: once a process
+            threading._register_atexit(_main_program_over, native, self._main_over)
             _waits_for_main = True
+
+    def _hook_processes(self, module: ModuleType) -> None:
+        self._patches += self.exceptions.of_processes(module)
+
+    def _hook_torchrun(self, module: ModuleType) -> None:
+        self._patches += self.exceptions.of_torchrun(module)
 
     def _hook_popen(self, module: ModuleType) -> None:
         self._patches += self.ended.watch(module)
@@ -116,7 +138,8 @@ class Hooks:
 _waits_for_main = False
 
 
-def _main_program_over(native: Any) -> None:
+def _main_program_over(native: Any, main_over: Callable[[], None]) -> None:
+    main_over()
     if native.is_installed():
         atexit.register(native.set_python_state, 1)
 

@@ -20,6 +20,10 @@ MAX_NOTE = 1000
 _native: ModuleType | None = None
 _open: list[phase] = []
 _names: dict[str, bytes] = {}
+# The phases that were open when an exception left the innermost of them. It is known by its address, lest we hold on to
+# it, and the next mark has it forgotten, lest another one at that address passes for it.
+_left: tuple[int, list[str]] | None = None
+_step: int | None = None
 
 _COROUTINE, _GENERATOR, _ASYNC_GENERATOR = 0x80, 0x20, 0x200  # co_flags, see the inspect module
 
@@ -41,14 +45,21 @@ class phase:  # lower case: it is used like a function
 
     def __enter__(self) -> phase:
         # One object may be entered again (a decorated function that calls itself): each time is an entry of its own.
+        global _left
+        _left = None
         entry = phase(self.name)
         self._entered.append(entry)
         _open.append(entry)
         _publish()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object = None, value: object = None, traceback: object = None) -> None:
+        global _left
         entry = self._entered.pop()
+        if value is None:
+            _left = None
+        elif _left is None or _left[0] != id(value):
+            _left = (id(value), [opened.name for opened in _open])
         # By identity, not from the end: another thread may have opened a phase in between, or be closing one now.
         try:
             _open.remove(entry)  # a phase equals none but itself; one step under the GIL
@@ -89,12 +100,14 @@ class phase:  # lower case: it is used like a function
 
 def step(number: int) -> None:
     """Say which training step runs now. Takes any integer (also numpy's and torch's) of 64 bits."""
+    global _left, _step
     try:
         value = number.__index__()
     except (AttributeError, TypeError):
         raise TypeError(f"step() takes an integer, not {type(number).__name__}") from None
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"step() takes an integer of 64 bits, not {value}")
+    _left, _step = None, value
     if _native is not None:
         _native.set_step(value)
         _native.check_thread()
@@ -106,6 +119,20 @@ def note(text: str) -> None:
         raise TypeError(f"note() takes text (str), not {type(text).__name__}")
     if _native is not None:
         _native.set_note(_clean(text, MAX_NOTE))
+
+
+def last_step() -> int | None:
+    """What step() was told last."""
+    return _step
+
+
+def phase_of(error: BaseException) -> str | None:
+    """The phases, joined by " > ", in which `error` was raised, or what it came from; when it has left none of them,
+    those that are open now. None when there are none."""
+    names = [entry.name for entry in _open]
+    if _left is not None and _left[0] in (id(error), id(error.__cause__), id(error.__context__)):
+        names = _left[1]
+    return " > ".join(_clean(name, MAX_NAME).decode("utf-8", "replace") for name in names) or None
 
 
 def attach(native: ModuleType | None) -> None:

@@ -30,7 +30,7 @@ def configure(native: ModuleType, environ: Mapping[str, str], cgroup_lines: list
     mount = cgroup.memory_mount(cgroup_lines, mountinfo)
     native.configure_recorder(
         VERSION.encode(),
-        _text(cgroup_lines, mountinfo),
+        _text(environ, cgroup_lines, mountinfo),
         os.fsencode(mount.directory) if mount else b"",
         os.fsencode(mount.root) if mount else b"",
         mount.version if mount else 0,
@@ -44,9 +44,11 @@ def configure(native: ModuleType, environ: Mapping[str, str], cgroup_lines: list
     )
 
 
-def _text(cgroup_lines: list[str], mountinfo: str) -> bytes:
+def _text(environ: Mapping[str, str], cgroup_lines: list[str], mountinfo: str) -> bytes:
     """`key=value` entries, each ended by a zero byte."""
     entries = [("exe", identity.link("/proc/self/exe")), ("host", os.uname().nodename)]
+    attempt = environment.attempt(environ)
+    entries.append(("attempt", None if attempt is None else str(attempt)))
     entries.append(("container", cgroup.container_id(cgroup_lines, mountinfo)))
     entries += [("argv", argument) for argument in identity.command_line(_ARGUMENTS, _ARGUMENT)]
     text = "".join(f"{key}={value}\0" for key, value in entries if value is not None)

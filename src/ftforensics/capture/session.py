@@ -8,6 +8,7 @@ import sys
 
 from ftforensics.capture import cgroup, environment, folder, identity, ledger, marks, procfs, recorder, reporter
 from ftforensics.capture.dumper import Dumper
+from ftforensics.capture.exceptions import Exceptions
 from ftforensics.capture.hooks import ForkHooks, Hooks
 from ftforensics.capture.spawn import Settings
 
@@ -108,7 +109,7 @@ def _install(wanted: str | None, helper: str, raw_stack: bool) -> None:
     opened = folder.open_folder(wanted, os.environ)
     dumper = again.dumper if again is not None else _dumper()
     try:
-        opened = _configure(native, opened, wanted, helper, raw_stack)
+        opened, members = _configure(native, opened, wanted, helper, raw_stack)
         if again is None and dumper is not None:
             dumper.hand_over(native)
             # register() has put faulthandler's own small alternate stack on this thread
@@ -123,12 +124,15 @@ def _install(wanted: str | None, helper: str, raw_stack: bool) -> None:
     settings = Settings(opened.path, helper, raw_stack)
     if again is not None:
         again.hooks.settings = settings
+        again.hooks.exceptions.members = members
         if again.folder.path != opened.path:
             _start_recorder(native)  # moves the ring
             again.folder.remove_if_empty()
             again.folder = opened
         return
-    hooks = Hooks(native, settings, dumper, _leave_nothing, native.come_back)
+    hooks = Hooks(
+        native, settings, dumper, Exceptions(native, members), _leave_nothing, native.come_back, _main_is_over
+    )
     _session = _Session(native, opened, hooks, dumper)
     if _fork_hooks is None:
         _fork_hooks = ForkHooks(native, _hooks)
@@ -146,9 +150,12 @@ def _start_recorder(native: Any) -> None:
         _warn(f"the flight recorder is off, a kill will leave no trace: {refused}")
 
 
-def _configure(native: Any, opened: folder.Folder, wanted: str | None, helper: str, raw_stack: bool) -> folder.Folder:
+def _configure(
+    native: Any, opened: folder.Folder, wanted: str | None, helper: str, raw_stack: bool
+) -> tuple[folder.Folder, bytes]:
     """Hand everything to the extension. Another rank that ends just now may take the empty folder away between our
-    making it and the extension's opening a file in it, so that case is tried again."""
+    making it and the extension's opening a file in it, so that case is tried again. Returns the folder and what
+    every record says about this process."""
     environ = os.environ
     lines = (procfs.read_text("/proc/self/cgroup") or "").splitlines()
     members = identity.static_members(environ, helper, raw_stack, lines)
@@ -171,7 +178,7 @@ def _configure(native: Any, opened: folder.Folder, wanted: str | None, helper: s
             if attempt == _TRIES - 1:
                 raise
             opened = folder.open_folder(wanted, environ)
-    return opened
+    return opened, members
 
 
 def _hooks() -> Hooks | None:
@@ -190,18 +197,28 @@ def _at_exit() -> None:
     session = _session
     if session is None:
         return
+    _main_is_over()
     session.native.set_python_state(1)
     # The ring stays until exit(3): what kills the process while it is taken down is of interest too.
     session.hooks.ended.leave()
     session.folder.remove_if_empty()  # with a ring in it it goes at exit(3) too
 
 
-def _leave_nothing(how: str, code: object) -> None:
+def _main_is_over() -> None:
     if _session is not None:
+        _session.hooks.exceptions.main_is_over()
+
+
+def _leave_nothing(how: str, code: object) -> None:
+    """At a status other than 0 ring and exceptions stay, which the extension sees to."""
+    if _session is not None:
+        status = 0
         if how == "exit" and isinstance(code, int) and -(1 << 31) <= code < 1 << 31:  # what os._exit() takes
-            _session.native.end_ledger(code & 0xFF)
+            status = code & 0xFF
+            _main_is_over()
+            _session.native.end_ledger(status)
         _session.hooks.ended.leave()
-        _session.native.leave(how)
+        _session.native.leave(how, status)
         _session.folder.remove_if_empty()
 
 

@@ -33,7 +33,7 @@ from ftforensics.model.ring import (
 MAGIC = b"FTFRING\0"
 VERSION = 1
 
-_HEADER = struct.Struct("<8s I I Q 24s i i Q i i I 4x q q q Q Q Q Q 40s q q q q I I q I I")
+_HEADER = struct.Struct("<8s I I Q 24s i i Q i i I I q q q Q Q Q Q 40s q q q q I I q I I")
 _TABLE = struct.Struct("<Q I I")
 _TEXT = struct.Struct("<Q q I 4x")
 _STEP = struct.Struct("<Q q q Q")
@@ -93,9 +93,9 @@ class _Reader:
 
     def ring(self) -> Ring | NotARing:
         (
-            _, version, _, file_size, tool, pid, ppid, start_ticks, fork_of, worker_of, uid, rank, local_rank,
-            world_size, pid_namespace, cgroup_namespace, cpu_soft, cpu_hard, boot_id, installed, realtime, monotonic,
-            boottime, period, how, end_at, trouble, sections,
+            _, version, _, file_size, tool, pid, ppid, start_ticks, fork_of, worker_of, uid, end_code, rank,
+            local_rank, world_size, pid_namespace, cgroup_namespace, cpu_soft, cpu_hard, boot_id, installed, realtime,
+            monotonic, boottime, period, how, end_at, trouble, sections,
         ) = _HEADER.unpack_from(self.data)  # fmt: skip
         if version != VERSION:
             return NotARing(f"it is of version {version}, this ftforensics reads {VERSION}: upgrade it")
@@ -105,6 +105,7 @@ class _Reader:
         job = self._fields(_JOB)
         chains, own = self._process_texts()
         boot = _zero_terminated(boot_id) or None
+        attempt = _first(job, "attempt")
         process = RingProcess(
             pid=pid,
             start_ticks=start_ticks or None,
@@ -119,6 +120,7 @@ class _Reader:
             rank=rank if rank >= 0 else None,
             local_rank=local_rank if local_rank >= 0 else None,
             world_size=world_size if world_size > 0 else None,
+            attempt=int(attempt) if attempt.isascii() and attempt.isdigit() and len(attempt) < 10 else None,
             fork_of=fork_of or None,
             worker_of=worker_of or None,
             cgroup=_all(own, "cgroup"),
@@ -155,6 +157,7 @@ class _Reader:
             end=RingEnd(
                 _HOW.get(how),
                 _seconds(end_at) if how in _HOW and end_at else None,
+                end_code if _HOW.get(how) == "exit" and 0 < end_code < 256 else None,
                 recorder=_TROUBLE.get(trouble),
             ),
             version=_zero_terminated(tool) or None,

@@ -1,0 +1,375 @@
+"""Writes `*.exception.json`: what a Python exception said that nobody caught, schema `ftforensics.exception/1`.
+
+The process is about to end, in whatever state: out of memory, its disk full, with an exception whose str() raises.
+So each part is made on its own and is left out when it cannot be made, everything has a bound, and the file's lines
+stand in the order of their worth. What files cost is paid by a thread that is left alone after `_PATIENCE` seconds:
+behind the run folder may be a server that went away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import allocate_lock, get_ident, get_native_id, start_new_thread
+
+from ftforensics.capture import environment, marks, procfs, spawn, torchrun_summary
+from ftforensics.capture.identity import json_text, printable
+from ftforensics.capture.redact import redact
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType, TracebackType
+    from typing import TypeVar
+
+    from ftforensics.capture.identity import Value
+
+    T = TypeVar("T")
+
+SUFFIX = ".exception.json"
+_CRASH_SUFFIX = ".crash.json"
+SCHEMA = "ftforensics.exception/1"
+_PATIENCE = 2.0  # seconds
+_MESSAGE = 4096  # characters, as all below
+_NAME = 500
+_PATH = 4096
+_LINE = 200
+_FRAMES = 50  # from either end
+_LINKS = 8
+_BASES = 20
+_DEEPEST = 100_000  # frames that are counted at most
+_NAMES = 100  # of files that are tried
+# Where code lies that the job's author did not write.
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python")
+
+
+class Ended:
+    """What was seen. installed: pid of the process that called install()."""
+
+    def __init__(
+        self, hook: str, value: BaseException, traceback: TracebackType | None, thread: str | None, installed: int
+    ) -> None:
+        import time
+
+        self.realtime = time.time()
+        self.monotonic = time.monotonic()
+        self.boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self.hook = hook
+        self.value = value
+        self.traceback = traceback
+        self.thread = thread
+        self.installed = installed
+        self.tid = get_native_id()
+
+
+def write(native: ModuleType, members: bytes, ended: Ended) -> None:
+    """Write the record and, in a rank, torchrun's error file. members: of `identity.static_members`."""
+    path = native.record_path()
+    if path is None:
+        return
+    crash_path = os.fsdecode(path)
+    exceptions = describe(ended.value, ended.traceback)
+    lost = _or_none(lambda: _peer_lost(exceptions))
+    text = "".join(_lines(ended, exceptions, lost)).encode("utf-8") + _tail(members)
+    summary = _or_none(lambda: _summary(ended, exceptions, lost, os.path.dirname(crash_path)))
+
+    def write_files() -> None:
+        _write_new(native, crash_path.removesuffix(_CRASH_SUFFIX), text)
+        if summary is not None:
+            target, line = summary
+            stack = _or_none(lambda: printable_lines("".join(_traceback(exceptions)))) or ""
+            torchrun_summary.write_new(target, torchrun_summary.content(line, stack, ended.realtime))
+
+    _within(_PATIENCE, write_files)
+
+
+def describe(value: BaseException, traceback: TracebackType | None = None) -> list[dict[str, Value]]:
+    """The exception and what it came from, as the record's member `exceptions`, redacted. traceback: the first one's,
+    where it has none."""
+    found: list[dict[str, Value]] = []
+    seen: set[int] = set()
+    link: str | None = None
+    current: BaseException | None = value
+    while current is not None and len(found) < _LINKS and id(current) not in seen:
+        seen.add(id(current))
+        leaf = _first_leaf(current)
+        frames = _frames(leaf.__traceback__ or current.__traceback__ or (None if found else traceback))
+        found.append({**_one(leaf), "frames": frames, "link": link})
+        current, link = _before(leaf if leaf.__cause__ or leaf.__context__ else current)
+    return found
+
+
+def _before(value: BaseException) -> tuple[BaseException | None, str | None]:
+    if value.__cause__ is not None:
+        return value.__cause__, "cause"
+    return (None if value.__suppress_context__ else value.__context__), "context"
+
+
+def _first_leaf(value: BaseException) -> BaseException:
+    """Of an ExceptionGroup (3.11 and later) what it was raised for."""
+    for _ in range(_LINKS):
+        parts = getattr(value, "exceptions", None)
+        if not (isinstance(parts, tuple) and parts and _is_group(value) and isinstance(parts[0], BaseException)):
+            break
+        value = parts[0]
+    return value
+
+
+def _is_group(value: BaseException) -> bool:
+    return any(base.__name__ == "BaseExceptionGroup" for base in type(value).__mro__)
+
+
+def _one(value: BaseException) -> dict[str, Value]:
+    kind = type(value)
+    number = _or_none(lambda: getattr(value, "errno", None)) if isinstance(value, OSError) else None
+    name = _or_none(lambda: getattr(value, "filename", None)) if isinstance(value, OSError) else None
+    if isinstance(name, bytes):
+        name = os.fsdecode(name)
+    return {
+        "type": _name(kind),
+        "message": _message(value),
+        "errno": number if type(number) is int else None,
+        "filename": redact(name[:_PATH]) if isinstance(name, str) else None,
+        "bases": [_name(base) for base in kind.__mro__[1:_BASES] if base not in (object, BaseException)],
+    }
+
+
+def _name(kind: type) -> str:
+    module, name = kind.__module__, kind.__qualname__
+    return (name if module == "builtins" else f"{module}.{name}")[:_NAME]
+
+
+def _message(value: BaseException) -> str:
+    try:
+        text = str(value)
+        return redact(text[: 2 * _MESSAGE])[:_MESSAGE]
+    except BaseException:
+        return "<str() of it failed>"
+
+
+def _frames(traceback: TracebackType | None) -> list[Value]:
+    """Outermost first; of a deep recursion both ends."""
+    first: list[TracebackType] = []
+    last: list[TracebackType] = []
+    for _ in range(_DEEPEST):
+        if traceback is None:
+            break
+        if len(first) < _FRAMES:
+            first.append(traceback)
+        else:
+            last.append(traceback)
+            if len(last) >= 2 * _FRAMES:
+                del last[:_FRAMES]
+        traceback = traceback.tb_next
+    return [_frame(one) for one in first + last[-_FRAMES:]]
+
+
+def _frame(traceback: TracebackType) -> dict[str, Value]:
+    code = traceback.tb_frame.f_code
+    return {
+        "file": redact(code.co_filename[:_PATH]),
+        "line": traceback.tb_lineno,
+        "function": code.co_name[:_NAME],
+    }
+
+
+def _peer_lost(exceptions: list[dict[str, Value]]) -> bool:
+    """Whether another process's end is in what this one came from, however it was wrapped: then it is not known to have
+    failed by itself."""
+    from ftforensics.capture.peer_lost import says_peer_lost
+
+    for one in exceptions:
+        innermost = _last_frame(one)
+        file = innermost.get("file") if innermost else None
+        if says_peer_lost(str(one["type"]), str(one["message"]), file if isinstance(file, str) else None):
+            return True
+    return False
+
+
+def _lines(ended: Ended, exceptions: list[dict[str, Value]], lost: bool | None) -> Iterator[str]:
+    """All but the last members, one a line; `exceptions` has one a line again."""
+    pid = os.getpid()
+    yield f'{{"schema": "{SCHEMA}",\n'
+    members: dict[str, Callable[[], Value]] = {
+        "time": lambda: {
+            "realtime": round(ended.realtime, 6),
+            "monotonic": round(ended.monotonic, 6),
+            "boottime": round(ended.boottime, 6),
+            "boot_id": (procfs.read_text("/proc/sys/kernel/random/boot_id", 64) or "").strip() or None,
+        },
+        "process": lambda: _process(ended, pid),
+        "hook": lambda: ended.hook,
+        "thread": lambda: None if ended.thread is None else redact(ended.thread[:_NAME]),
+        "peer_lost": lambda: lost,
+        "phase": lambda: marks.phase_of(ended.value),
+        "step": marks.last_step,
+        "attempt": lambda: environment.attempt(os.environ),
+        "worker_of": lambda: spawn.worker_of or (ended.installed if pid != ended.installed else None),
+    }
+    for name, value in members.items():
+        yield f'"{name}": {json_text(_or_none(value))},\n'
+    yield '"exceptions": [\n' + ",\n".join(json_text(one) for one in exceptions) + "\n],\n"
+
+
+def _process(ended: Ended, pid: int) -> dict[str, Value]:
+    names = sys.modules.get("threading")
+    thread = getattr(names, "_active", {}).get(get_ident()) if names else None
+    return {
+        "pid": pid,
+        "tid": ended.tid,
+        "ppid": os.getppid(),
+        "nspid": _namespace_pids(),
+        "start_ticks": procfs.start_ticks(pid),
+        "fork_of": ended.installed if pid != ended.installed else None,
+        "thread_name": redact(str(thread.name)[:_NAME]) if thread is not None else None,
+        "main_thread": ended.tid == pid,
+        "python": "running",
+    }
+
+
+def _namespace_pids() -> list[int]:
+    for line in (procfs.read("/proc/self/status", 4096) or b"").split(b"\n"):
+        if line.startswith(b"NSpid:"):
+            return [int(word) for word in line.split()[1:]]
+    return []
+
+
+def _tail(members: bytes) -> bytes:
+    """The lines of `tool` and `job`, and the end of the object."""
+    lines = [line for line in members.split(b"\n") if line.startswith((b'"tool"', b'"job"'))]
+    return b"\n".join(lines).removesuffix(b",") + b"\n}\n" if lines else b'"tool": null\n}\n'
+
+
+def _write_new(native: ModuleType, stem: str, text: bytes) -> None:
+    """Never over another file, never through a link. What a full disk leaves of it stays: the first lines are the best.
+    Raises OSError."""
+    for counter in range(_NAMES):
+        path = f"{stem}{f'-{counter}' if counter else ''}{SUFFIX}"
+        try:
+            fd = _create(path)
+        except FileExistsError:
+            continue
+        written = 0
+        try:
+            native.remove_at_success(os.fsencode(path))
+            while written < len(text):
+                written += os.write(fd, text[written:])
+        finally:
+            os.close(fd)
+            if not written:
+                os.unlink(path)
+        return
+
+
+def _create(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:  # another rank that ended took the empty folder away
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o600)
+
+
+def _within(seconds: float, action: Callable[[], None]) -> None:
+    """Run it, and wait for it so long. Its errors are nobody's."""
+    done = allocate_lock()
+    done.acquire()
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException:
+            pass  # no memory, a full disk, the interpreter going down
+        finally:
+            done.release()
+
+    try:
+        start_new_thread(run, ())
+    except Exception:  # no thread can be had, or not any more: 3.12 and later at interpreter shutdown
+        run()
+    done.acquire(timeout=seconds)
+
+
+def _summary(
+    ended: Ended, exceptions: list[dict[str, Value]], lost: bool | None, folder: str
+) -> tuple[str, str] | None:
+    """torchrun's error file and the sentence for it. None for what does not end the rank, and for a rank that only lost
+    a peer: torchrun calls the rank with the oldest file the first failure, and one that was killed has none."""
+    if ended.hook != "sys.excepthook" or ended.thread is not None or lost or not isinstance(ended.value, Exception):
+        return None
+    target = torchrun_summary.error_file(os.environ)
+    if target is None or not torchrun_summary.is_the_rank(target):
+        return None
+    first = exceptions[0]
+    number = environment.rank(os.environ)
+    who = "a rank" if number is None else f"rank {number}"
+    kind = str(first["type"]).rpartition(".")[2]
+    message = printable_lines(str(first["message"])).strip().partition("\n")[0][:_LINE]
+    place = _place(first)
+    where = f" ({place})" if place else ""
+    said = f": {message}" if message else ""
+    return target, f"ftforensics: {who} raised {kind}{said}{where}; ftforensics analyze {_quoted(folder)}"
+
+
+def _place(one: dict[str, Value]) -> str | None:
+    """ "train.py:88", the innermost line of the job's own code, else the innermost."""
+    frames = [frame for frame in _list(one["frames"]) if isinstance(frame, dict)]
+    own = [
+        frame
+        for frame in frames
+        if not str(frame["file"]).startswith("<") and not any(part in str(frame["file"]) for part in _LIBRARIES)
+    ]
+    for frame in (own or frames)[-1:]:
+        return printable_lines(f"{os.path.basename(str(frame['file']))}:{frame['line']}")
+    return None
+
+
+def _traceback(exceptions: list[dict[str, Value]]) -> Iterator[str]:
+    """As Python prints it, from what was recorded."""
+    import linecache
+
+    joints = {
+        "cause": "\nThe above exception was the direct cause of the following exception:\n\n",
+        "context": "\nDuring handling of the above exception, another exception occurred:\n\n",
+    }
+    for one in reversed(exceptions):
+        frames = _list(one["frames"])
+        if frames:
+            yield "Traceback (most recent call last):\n"
+        for frame in frames:
+            if isinstance(frame, dict):
+                yield f'  File "{frame["file"]}", line {frame["line"]}, in {frame["function"]}\n'
+                source = linecache.getline(str(frame["file"]), int(str(frame["line"] or 0))).strip()
+                if source:
+                    yield f"    {redact(source[:_PATH])}\n"
+        message = str(one["message"])
+        yield f"{one['type']}: {message}\n" if message else f"{one['type']}\n"
+        if one is not exceptions[0]:
+            yield joints.get(str(one["link"]), "\n")
+
+
+def _last_frame(one: dict[str, Value]) -> dict[str, Value] | None:
+    last = _list(one["frames"])[-1:]
+    return last[0] if last and isinstance(last[0], dict) else None
+
+
+def _list(value: Value) -> list[Value]:
+    return value if isinstance(value, list) else []
+
+
+def printable_lines(text: str) -> str:
+    """Text for a terminal: what could move its cursor becomes a question mark, lines stay."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in printable(text))
+
+
+def _quoted(path: str) -> str:
+    plain = path and all(letter.isalnum() or letter in "/._-+=:@%," for letter in path)
+    return printable_lines(path if plain else "'" + path.replace("'", "'\"'\"'") + "'").replace("\n", "?")
+
+
+def _or_none(make: Callable[[], T]) -> T | None:
+    """A part that cannot be made is left out."""
+    try:
+        return make()
+    except Exception:
+        return None
