@@ -6,18 +6,23 @@ Imports neither rich nor a template engine: it runs while a crash waits.
 from __future__ import annotations
 
 from ftforensics.model.diagnosis import Confidence, Diagnosis, ProcessReport
-from ftforensics.report import memory
+from ftforensics.report import fates, memory, raised
 from ftforensics.report.escape import printable, shortened
 from ftforensics.report.frames import line_of
 from ftforensics.report.phrases import (
+    SHORT_EXCERPT,
     analyze_command,
+    called_at,
     circumstances,
     confidence_word,
+    ended_well,
     ending,
+    excerpt,
     finding_of_verdict,
     innermost_python,
     killed_for_memory,
     next_step,
+    nobody_here,
     place_of,
     root,
     summary,
@@ -31,12 +36,12 @@ _LEAST_WORDS = 24
 
 def brief(diagnosis: Diagnosis, path: str) -> list[str]:
     """Exactly five lines without line feeds: what and how sure, who and when, where or what was seen, what now, where
-    more is. path: of the record or run folder."""
-    process = root(diagnosis)
+    more is; one line for a run that ended well. path: of the record or run folder."""
+    if ended_well(diagnosis):
+        return [PREFIX + shortened(summary(diagnosis), LONGEST - len(PREFIX))]
     lines = [
         f"{summary(diagnosis)} [{confidence_word(diagnosis)}]",
-        "  "
-        + (f"{who(process)} " + ", ".join([ending(process), *circumstances(process)]) if process else "which one?"),
+        f"  {_whose(diagnosis)}",
         "  " + seen(diagnosis),
         f"  {step(diagnosis)}",
     ]
@@ -45,10 +50,17 @@ def brief(diagnosis: Diagnosis, path: str) -> list[str]:
     return [PREFIX + line for line in lines]
 
 
+def _whose(diagnosis: Diagnosis) -> str:
+    process = root(diagnosis)
+    if nobody_here(diagnosis):
+        return fates.witnesses(diagnosis)
+    return f"{who(process)} " + ", ".join([ending(process), *circumstances(process)]) if process else "which one?"
+
+
 def step(diagnosis: Diagnosis) -> str:
     """What now. Where not all of it has room the command stays whole, for it is copied; one with less room than
     _LEAST_WORDS for its reason is left to the report."""
-    word = "fix" if diagnosis.remedies and not _undecided(diagnosis) else "next"
+    word = "fix" if diagnosis.remedies and not _undecided(diagnosis) and not nobody_here(diagnosis) else "next"
     whole = next_step(diagnosis)
     if not whole:
         return "no remedy is known for this"
@@ -71,9 +83,14 @@ def _begun(text: str, limit: int) -> str:
 
 
 def seen(diagnosis: Diagnosis) -> str:
-    """The line that says most: the place of a fault, the memory of a kill, else the first piece of evidence."""
+    """The line that says most: what was raised and where, the place of a fault, the memory of a kill, else the first
+    piece of evidence."""
     process = root(diagnosis)
-    if process is not None and (process.stack or process.record):
+    if process is not None and raised.is_raised(diagnosis) and not nobody_here(diagnosis):
+        place = innermost_python(process)
+        words = raised.said(process.raised[0]) if process.raised else "raised"
+        return f"{excerpt(words, SHORT_EXCERPT)} at {called_at(place)}" if place else words
+    if process is not None and (process.stack or process.record) and not nobody_here(diagnosis):
         return f"at {where(process)}"
     if process is not None and process.memory is not None and (killed_for_memory(diagnosis) or _undecided(diagnosis)):
         return f"memory: {memory.in_short(process.memory)}"

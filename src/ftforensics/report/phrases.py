@@ -13,9 +13,14 @@ from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.model.basics import Cite
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis, Finding, Frame, ProcessReport, Remedy, SignalHandler
+from ftforensics.model.exception import Raised
 from ftforensics.parsers.cxx_name import bare_name, short_name
-from ftforensics.report.escape import printable
+from ftforensics.report.escape import printable, shortened
 from ftforensics.report.frames import line_of
+
+LONGEST_NAME = 80  # characters of a host, phase, type or sender
+LONGEST_EXCERPT = 400  # of a sentence, a message or a line of a log
+SHORT_EXCERPT = 100  # of a message in one line among others
 
 KILLERS = {
     "cgroup-oom": "the kernel",
@@ -31,23 +36,43 @@ KILLERS = {
 }
 
 
+def name(text: str) -> str:
+    """A foreign name, which may be of any length."""
+    return shortened(printable(text), LONGEST_NAME)
+
+
+def excerpt(text: str, limit: int = LONGEST_EXCERPT) -> str:
+    """Foreign words on one line. Both ends of a long message tell something."""
+    return shortened(printable(text), limit)
+
+
+def ended_well(diagnosis: Diagnosis) -> bool:
+    return diagnosis.verdict.outcome == "succeeded"
+
+
+def nobody_here(diagnosis: Diagnosis) -> bool:
+    """Is the culprit somewhere else: did the processes that are known here only lose their peer?"""
+    return diagnosis.verdict.cause == "peer-lost"
+
+
 def confidence_word(diagnosis: Diagnosis) -> str:
-    """PROVEN, LIKELY or UNDECIDED."""
-    return printable(diagnosis.verdict.confidence).upper()
+    """PROVEN, LIKELY or UNDECIDED; nothing for a run that ended well, where there is nothing to be sure of."""
+    return "" if ended_well(diagnosis) else name(diagnosis.verdict.confidence).upper()
 
 
 def summary(diagnosis: Diagnosis) -> str:
-    return printable(diagnosis.verdict.summary) or "What ended the process is not known."
+    return excerpt(diagnosis.verdict.summary) or "What ended the process is not known."
 
 
 def is_worker(process: ProcessReport) -> bool:
     return process.worker or process.worker_of is not None
 
 
-def who_in_short(process: ProcessReport) -> str:
-    """As "rank 3"; with pid and host where there is no rank."""
+def who_in_short(process: ProcessReport, *, with_host: bool = False) -> str:
+    """As "rank 3", "rank 3 on gpu-07"; with pid and host where there is no rank."""
     if process.rank is not None and not is_worker(process):
-        return f"rank {process.rank}"
+        there = f" on {name(process.host)}" if with_host and process.host else ""
+        return f"rank {process.rank}{there}"
     return who(process)
 
 
@@ -56,34 +81,51 @@ def who(process: ProcessReport) -> str:
     pid = f"pid {process.pid}" if process.pid is not None else "pid unknown"
     if process.worker_of is not None:
         parent = f"pid {process.worker_of}" if process.rank is None else f"rank {process.rank}, pid {process.worker_of}"
-        name = f"a worker ({pid}) of {parent}"
+        words = f"a worker ({pid}) of {parent}"
     elif process.worker:
-        name = f"a worker ({pid})" + (f" of rank {process.rank}" if process.rank is not None else "")
+        words = f"a worker ({pid})" + (f" of rank {process.rank}" if process.rank is not None else "")
     elif process.rank is not None:
-        name = f"rank {process.rank} ({pid})"
+        words = f"rank {process.rank} ({pid})" if process.pid is not None else f"rank {process.rank}"
     else:
-        name = pid
-    return f"{name} on {printable(process.host)}" if process.host else name
+        words = pid
+    return f"{words} on {name(process.host)}" if process.host else words
 
 
 def circumstances(process: ProcessReport) -> Iterator[str]:
     """What it was doing: phase, step, the line of Python, the time."""
     if process.phase:
-        yield f"in {printable(process.phase)}"
+        yield f"in {name(process.phase)}"
     if process.step is not None:
         yield f"step {process.step}"
     if frame := innermost_python(process):
-        line = line_of(frame)
-        yield f"{line.place} {line.name}()" if line.name.isidentifier() else f"{line.place} {line.name}"
+        yield called_at(frame)
     if process.time is not None:
         yield clock(process.time)
+
+
+def called_at(frame: Frame) -> str:
+    """As "train.py:88 step()"."""
+    line = line_of(frame)
+    return f"{name(line.place)} {name(line.name)}" + ("()" if line.name.isidentifier() else "")
 
 
 def innermost_python(process: ProcessReport) -> Frame | None:
     """The user's line: the innermost Python frame outside installed and standard libraries, else the innermost."""
     python = [frame for frame in process.stack if frame.python]
+    if not python and process.raised:
+        python = frames_of(process.raised[0])
+    return innermost_own(python)
+
+
+def innermost_own(python: Sequence[Frame]) -> Frame | None:
     own = (frame for frame in python if not is_library_code(frame.file or ""))
     return next(own, python[0] if python else None)
+
+
+def frames_of(raised: Raised) -> list[Frame]:
+    """The traceback's lines in the order of a stack, innermost first."""
+    lines = reversed(raised.frames)
+    return [Frame(function=line.function, file=line.file, line=line.line, python=True) for line in lines]
 
 
 def clock(seconds: float) -> str:
@@ -95,11 +137,14 @@ def clock(seconds: float) -> str:
 
 
 def ending(process: ProcessReport) -> str:
-    """As "died of SIGSEGV", "killed by SIGKILL", "ended by SIGTERM", "ended unseen"."""
+    """As "died of SIGSEGV", "killed by SIGKILL", "ended by SIGTERM", "raised KeyError", "exited with status 3",
+    "ended unseen"."""
     signal = process.exit.signal
     if signal:
         verb = "killed by" if signal == "SIGKILL" else "died of" if signal in FAULT_NAMES else "ended by"
-        return f"{verb} {printable(signal)}"
+        return f"{verb} {name(signal)}"
+    if process.raised:
+        return f"raised {name(process.raised[0].type)}"
     if process.exit.code is not None:
         return f"exited with status {process.exit.code}"
     if process.alive:
@@ -110,14 +155,24 @@ def ending(process: ProcessReport) -> str:
     return "ended unseen" if process.ring is not None and process.record is None else "ended"
 
 
+def leaves_nothing(process: ProcessReport) -> bool:
+    """Is all that is known of it that it was one of the job?"""
+    ended = process.exit.signal or process.exit.code is not None or process.raised
+    return not (ended or process.alive or process.pid is not None or process.ring or process.record)
+
+
 def fate(diagnosis: Diagnosis) -> str | None:
-    """How the first process ended, by whom where that is decided: "killed by the kernel"."""
+    """How the first process ended, by whom where that is decided: "killed by the kernel"; what it raised, with its
+    message."""
     process = root(diagnosis)
     if process is None:
         return None
     decided = diagnosis.verdict.confidence != "undecided"
     killer = KILLERS.get(diagnosis.verdict.cause or "") if decided else None
-    return f"killed by {killer}" if killer else ending(process)
+    if killer:
+        return f"killed by {killer}"
+    message = process.raised[0].message if process.raised and not process.exit.signal else ""
+    return f"{ending(process)}: {excerpt(message, SHORT_EXCERPT)}" if message else ending(process)
 
 
 def killed_for_memory(diagnosis: Diagnosis) -> bool:
@@ -149,7 +204,7 @@ def with_records(
 
 def place_of(cite: Cite) -> str:
     """Where a person finds the line: "crash signal.address"."""
-    return printable(" ".join(part for part in (cite.source, cite.locator) if part))
+    return excerpt(" ".join(part for part in (cite.source, cite.locator) if part))
 
 
 def analyze_command(path: str, *options: str) -> str:
@@ -208,9 +263,11 @@ def thefts(process: ProcessReport) -> Iterator[str]:
 
 
 def next_step(diagnosis: Diagnosis) -> str | None:
-    """What to do first: the first remedy, else what would make the most wanted source readable."""
+    """What to do first: the first remedy, else where to look, else what would make the most wanted source readable."""
     if diagnosis.remedies:
         return remedy_text(diagnosis.remedies[0])
+    if nobody_here(diagnosis) and diagnosis.missing_on:
+        return f"look at what was left on {name(diagnosis.missing_on[0])}: ftforensics analyze, on the run folder there"
     for gap in diagnosis.gaps:
         if gap.grant:
             return printable(gap.grant)

@@ -30,20 +30,24 @@ from ftforensics.model.diagnosis import (
     ProcessReport,
     ThreadStack,
 )
-from ftforensics.report import changes, details, fates, memory, plot, ring
+from ftforensics.report import attempts, changes, course, details, fates, memory, plot, raised, ring
 from ftforensics.report.escape import printable, shortened
 from ftforensics.report.frames import Line, folded, line_of
 from ftforensics.report.phrases import (
+    LONGEST_EXCERPT,
     analyze_command,
+    called_at,
     circumstances,
-    clock,
     confidence_word,
     ended_at,
-    ending,
+    ended_well,
+    excerpt,
     finding_of_verdict,
     has_fault,
     killed_for_memory,
+    name,
     next_step,
+    nobody_here,
     place_of,
     record_of_root,
     root,
@@ -58,7 +62,11 @@ WIDEST = 118  # longer lines are hard to read, however wide the window is
 LABEL = 10  # columns of "Against", "Not seen", ...
 MOST_FRAMES = 14  # of a stack, without verbose
 MOST_CITES = 8  # of a finding, without verbose
-MOST_ATTEMPTS = 4  # the latest, without verbose
+MOST_ATTEMPTS = 4  # lines of the latest, without verbose
+MOST_FATES, MOST_FATES_VERBOSE = 8, 60
+MOST_MEMBERS = 32  # of one fate, named with verbose
+MOST_LINES = 200  # of anything that a hostile or huge input could make endless, with verbose
+MOST_RECORDS = 16  # whose numbers verbose shows
 ROOMY, WIDE, HIGH_WINDOW = 60, 100, 40  # columns, columns and lines from which a plot has several rows
 MIDDLE, TALL = 4, 8  # rows of it
 # Where else evidence about an end can come from, as gaps name it.
@@ -89,13 +97,20 @@ def render(diagnosis: Diagnosis, view: View, records: Sequence[CrashRecord] = ()
     processes that left one; they supply what verbose shows and the last words of the process."""
     page = Page(view)
     _head(page, diagnosis)
-    _where_it_died(page, diagnosis, records)
+    if ended_well(diagnosis) and not view.verbose:
+        _attempts(page, diagnosis)
+        return page.text()
+    if raised.is_raised(diagnosis):
+        if view.verbose or not nobody_here(diagnosis):  # where the innocent heard of it is no place to look
+            _where_it_was_raised(page, diagnosis)
+    elif not ended_well(diagnosis):
+        _where_it_died(page, diagnosis, records)
     _evidence(page, diagnosis)
     _last_minute(page, diagnosis)
     _last_second(page, diagnosis)
     _why(page, diagnosis)
-    _consequences(page, diagnosis)
-    _other_processes(page, diagnosis)
+    _fates(page, diagnosis)
+    _course(page, diagnosis)
     _changes(page, diagnosis)
     _attempts(page, diagnosis)
     _not_seen(page, diagnosis)
@@ -183,19 +198,23 @@ class Page:
 def _head(page: Page, diagnosis: Diagnosis) -> None:
     word = confidence_word(diagnosis)
     pieces = page.wrapped(summary(diagnosis), page.wide - len(word) - 3)
-    first = Text(page.edge(pieces[0], word))
+    first = Text(page.edge(pieces[0], word) if word else pieces[0])
     if style := COLOURS.get(word):
         first.stylize(style, len(first) - len(word))
     page.line(first)
     for piece in pieces[1:]:
         page.line("  " + piece)
-    if process := root(diagnosis):
+    if ended_well(diagnosis):
+        return
+    if nobody_here(diagnosis):
+        page.hanging("  ", fates.witnesses(diagnosis))
+    elif process := root(diagnosis):
         page.hanging("  ", ", ".join([who(process), *circumstances(process)]))
-    decided = diagnosis.verdict.confidence != "undecided"
+    mendable = diagnosis.verdict.confidence != "undecided" and not nobody_here(diagnosis)
     step = next_step(diagnosis)
     if diagnosis.remedies:
         remedy = diagnosis.remedies[0]
-        page.hanging("  Fix: " if decided else "  Cheapest next step: ", printable(remedy.text))
+        page.hanging("  Fix: " if mendable else "  Cheapest next step: ", excerpt(remedy.text))
         if remedy.command:
             page.command("       ", printable(remedy.command))
     elif step:
@@ -216,7 +235,7 @@ def _where_it_died(page: Page, diagnosis: Diagnosis, records: Sequence[CrashReco
     if process and process.stack:
         stack(page, process.stack)
     else:
-        page.line("  no stack of the crashing thread could be read")
+        page.hanging("  ", "no stack of the crashing thread could be read")
     if record:
         said = _said(diagnosis)
         for label, text in details.last_words(record):
@@ -224,21 +243,53 @@ def _where_it_died(page: Page, diagnosis: Diagnosis, records: Sequence[CrashReco
                 page.hanging(f"  {label}: ", text)
 
 
+def _where_it_was_raised(page: Page, diagnosis: Diagnosis) -> None:
+    process = root(diagnosis)
+    if process is None:
+        return
+    own = process.raised[0] if process.raised else None
+    page.heading("Where it was raised", name(own.type) if own else "")
+    said = _said(diagnosis)
+    if own and own.message and (page.view.verbose or excerpt(own.message) not in said):
+        page.hanging("  ", excerpt(own.message, 4 * LONGEST_EXCERPT if page.view.verbose else LONGEST_EXCERPT))
+    frames = raised.frames(process)
+    if frames:
+        stack(page, frames)
+    else:
+        page.line("  no traceback was kept")
+    origins = raised.origins(process)
+    most = len(origins) if page.view.verbose else raised.MOST_ORIGINS
+    for origin in origins[:most]:
+        place = called_at(origin.place) if origin.place and not page.view.verbose else ""
+        page.hanging("  ", origin.words, right=place)
+        if page.view.verbose:
+            stack(page, origin.frames, indent="    ")
+    if len(origins) > most:
+        page.line(f"  ... {len(origins) - most} more; -v shows all")
+
+
 def _said(diagnosis: Diagnosis) -> str:
     """What the verdict and its evidence say anyway."""
     finding = finding_of_verdict(diagnosis)
-    return "\n".join([summary(diagnosis), *(printable(cite.text) for cite in (finding.supports if finding else []))])
+    return "\n".join([summary(diagnosis), *(excerpt(cite.text) for cite in (finding.supports if finding else []))])
 
 
 def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
     """Innermost first, repeats folded, cut to what matters unless verbose."""
     rows: list[Line | str] = []
-    for fold in folded(frames):
-        rows.extend(line_of(frame, full=page.view.verbose) for frame in fold.frames)
-        if fold.times > 1:
-            size = len(fold.frames)
-            over = "the line above" if size == 1 else f"the {size} lines above"
-            rows.append(f"... {over}, {fold.times} times in all")
+    # Of a traceback only one's own lines are of interest; in a stack with native frames any may be the one that counts.
+    short = not page.view.verbose and all(frame.python for frame in frames)
+    for run in raised.runs_of_libraries(frames) if short else [frames]:
+        if short and len(run) > 1:
+            of = raised.packages(run)
+            rows.append(f"... {len(run)} lines of {of or 'libraries'}; -v shows all")
+            continue
+        for fold in folded(run):
+            rows.extend(line_of(frame, full=page.view.verbose) for frame in fold.frames)
+            if fold.times > 1:
+                size = len(fold.frames)
+                over = "the line above" if size == 1 else f"the {size} lines above"
+                rows.append(f"... {over}, {fold.times} times in all")
     if not page.view.verbose and len(rows) > MOST_FRAMES + 4:  # leaving out two or three helps nobody
         rows = _cut(rows, frames)
     lines = [row for row in rows if isinstance(row, Line)]
@@ -308,20 +359,24 @@ def _evidence(page: Page, diagnosis: Diagnosis) -> None:
 
 def _cites(page: Page, label: str, cites: Sequence[Cite]) -> None:
     cites = list(dict.fromkeys(cites))
-    most = len(cites) if page.view.verbose else MOST_CITES
+    most = MOST_LINES if page.view.verbose else MOST_CITES
     for number, cite in enumerate(cites[:most]):
-        page.hanging(f"{label if number == 0 else '':<{LABEL}}", printable(cite.text), right=place_of(cite))
+        page.hanging(f"{label if number == 0 else '':<{LABEL}}", excerpt(cite.text), right=place_of(cite))
     if len(cites) > most:
-        page.line(f"{'':<{LABEL}}... {len(cites) - most} more; -v shows all")
+        page.line(f"{'':<{LABEL}}... {len(cites) - most} more; {_rest(page)}")
+
+
+def _rest(page: Page) -> str:
+    return "--json has all" if page.view.verbose else "-v shows all"
 
 
 def _hypotheses(page: Page, label: str, findings: Sequence[Finding]) -> None:
     for number, finding in enumerate(findings):
         first = f"{label if number == 0 else '':<{LABEL}}"
-        name = printable(finding.cause)
+        cause = name(finding.cause)
         excluded = finding.confidence is Confidence.RULED_OUT
-        name = f"{name}: " if excluded else f"{name} ({finding.confidence.value}): "
-        page.hanging(first, name + printable(finding.summary))
+        cause = f"{cause}: " if excluded else f"{cause} ({finding.confidence.value}): "
+        page.hanging(first, cause + excerpt(finding.summary))
         cites = finding.against if excluded else finding.supports
         # One look often excludes several: it stands once, below the last of them.
         following = findings[number + 1] if number + 1 < len(findings) else None
@@ -329,11 +384,11 @@ def _hypotheses(page: Page, label: str, findings: Sequence[Finding]) -> None:
             continue
         most = len(cites) if page.view.verbose else 2
         for cite in cites[:most]:
-            page.hanging(" " * (LABEL + 2), printable(cite.text), right=place_of(cite))
+            page.hanging(" " * (LABEL + 2), excerpt(cite.text), right=place_of(cite))
         if not excluded:
             # What speaks against a guess is what keeps it one.
             for cite in finding.against[: None if page.view.verbose else 1]:
-                page.hanging(" " * (LABEL + 2) + "against: ", printable(cite.text), right=place_of(cite))
+                page.hanging(" " * (LABEL + 2) + "against: ", excerpt(cite.text), right=place_of(cite))
 
 
 def _why(page: Page, diagnosis: Diagnosis) -> None:
@@ -401,41 +456,49 @@ def _last_second(page: Page, diagnosis: Diagnosis) -> None:
             page.line(first)
 
 
-def _consequences(page: Page, diagnosis: Diagnosis) -> None:
-    found = fates.consequences(diagnosis)
-    if not found:
+def _fates(page: Page, diagnosis: Diagnosis) -> None:
+    table = fates.table(diagnosis, MOST_FATES_VERBOSE if page.view.verbose else MOST_FATES)
+    if table is None:
         return
-    page.heading("The other deaths are consequences" if not fates.others(diagnosis) else "Deaths that are consequences")
-    column = min(max(cell_len(fate.who) for fate in found) + 3, page.wide // 2)
-    for fate in found:
-        first = f"  {fate.who}" + " " * max(column - cell_len(fate.who), 2)
-        if cell_len(first) > page.wide * 2 // 3:
-            page.hanging("  ", f"{fate.who}: {fate.how}")
-        else:
-            page.hanging(first, fate.how)
-        if page.view.verbose and len(fate.members) > 1:
-            for process in fate.members:
-                page.hanging("    ", f"{who(process)}{fates.later([process], root(diagnosis))}")
+    page.heading(table.title, table.of)
+    roles = max(len(name(fate.role)) for fate in table.fates)
+    for fate in table.fates:
+        # The narrow column first: whose it is may take a line and more.
+        page.hanging(f"  {name(fate.role):<{roles}}  {'  ' if fate.below else ''}", f"{fate.who}: {fate.how}")
+        if page.view.verbose:
+            _members(page, fate, root(diagnosis))
+    if table.left_out:
+        more = "" if page.view.verbose else "; -v shows more"
+        page.hanging("  ", f"... {table.left_out} more kinds of end, of {table.left_out_members} processes{more}")
 
 
-def _other_processes(page: Page, diagnosis: Diagnosis) -> None:
-    others = fates.others(diagnosis)
-    if not others:
+def _members(page: Page, fate: fates.Fate, first: ProcessReport | None) -> None:
+    """Each with the reason of its role; a reason that all share stands once."""
+    reasons = {member.reason for member in fate.members}
+    shared = len(reasons) == 1
+    if shared and (reason := fate.members[0].reason):
+        page.hanging("      because: ", excerpt(reason.text), right=place_of(reason))
+    if shared and len(fate.members) == 1:
         return
-    page.heading("The other processes")
-    groups: dict[tuple[str, str], list[ProcessReport]] = {}
-    for process in others:
-        groups.setdefault((process.role, ending(process)), []).append(process)
-    began = diagnosis.processes[0].time
-    for (role, how), members in groups.items():
-        shown = members if page.view.verbose else members[:6]
-        for process in shown:
-            later = ""
-            if began is not None and process.time is not None:
-                later = f", {process.time - began:+.3f} s"
-            page.hanging("  ", f"{who(process)} {how}{later}", right=printable(role))
-        if len(members) > len(shown):
-            page.line(f"  ... {len(members) - len(shown)} more: {how} ({printable(role)})")
+    began = first.time if first is not None and first.role == "root" else None
+    for process in fate.members[:MOST_MEMBERS]:
+        page.hanging("      ", who(process) + fates.later([process], began))
+        if process.reason and not shared:
+            page.hanging("        because: ", excerpt(process.reason.text), right=place_of(process.reason))
+    if len(fate.members) > MOST_MEMBERS:
+        page.hanging("      ", f"... {len(fate.members) - MOST_MEMBERS} more; --json has all")
+
+
+def _course(page: Page, diagnosis: Diagnosis) -> None:
+    found = course.course(diagnosis, full=page.view.verbose, ascii=page.view.ascii)
+    if found is None:
+        return
+    page.heading("Timeline", f"from the first failure, {found.since}" if found.since else "")
+    column = max(cell_len(entry.when) for entry in found.entries) + 4
+    for entry in found.entries:
+        page.hanging(f"  {entry.when}".ljust(column), entry.text, right=entry.place if page.view.verbose else "")
+    if found.left_out:
+        page.hanging("  ", f"... {found.left_out} more, farther from the first failure; --json has all")
 
 
 def _changes(page: Page, diagnosis: Diagnosis) -> None:
@@ -448,13 +511,19 @@ def _changes(page: Page, diagnosis: Diagnosis) -> None:
 
 
 def _attempts(page: Page, diagnosis: Diagnosis) -> None:
-    if not diagnosis.attempts:
+    lines = attempts.lines(diagnosis)
+    if not lines:
         return
-    page.heading("Attempts")
-    for attempt in diagnosis.attempts if page.view.verbose else diagnosis.attempts[-MOST_ATTEMPTS:]:
-        page.hanging("  - ", printable(f"{attempt.name}: {attempt.summary}"))
-    if not page.view.verbose and len(diagnosis.attempts) > MOST_ATTEMPTS:
-        page.line(f"  ... {len(diagnosis.attempts) - MOST_ATTEMPTS} earlier ones; -v shows all")
+    page.heading("Earlier attempts")
+    most = MOST_LINES if page.view.verbose else MOST_ATTEMPTS
+    for line in lines[-most:]:
+        page.hanging("  - ", line.text)
+        # The latest of those alike is enough to look at one of them.
+        for path in line.paths[-most:] if page.view.verbose else line.paths[-1:]:
+            page.command("    ", analyze_command(path))
+    if len(lines) > most:
+        more = "" if page.view.verbose else "; -v shows all"
+        page.line(f"  ... {len(lines) - most} earlier ones{more}")
 
 
 def _not_seen(page: Page, diagnosis: Diagnosis) -> None:
@@ -466,19 +535,19 @@ def _not_seen(page: Page, diagnosis: Diagnosis) -> None:
             gaps = [gap for gap in gaps if gap.source not in WITNESSES]
         # Nothing can be done about a gap without a grant; those that have one come first.
         gaps.sort(key=lambda gap: gap.grant is None)
-    most = len(gaps) if page.view.verbose else 6
+    most = MOST_LINES if page.view.verbose else 6
     if gaps:
         page.blank()
     for number, gap in enumerate(gaps[:most]):
         _gap(page, "Not seen" if number == 0 else "", gap)
     if len(gaps) > most:
-        page.line(f"{'':<{LABEL}}... {len(gaps) - most} more; -v shows all")
+        page.line(f"{'':<{LABEL}}... {len(gaps) - most} more; {_rest(page)}")
 
 
 def _gap(page: Page, label: str, gap: Gap) -> None:
-    page.hanging(f"{label:<{LABEL}}", f"{printable(gap.source)}: {printable(gap.why)}")
+    page.hanging(f"{label:<{LABEL}}", f"{name(gap.source)}: {excerpt(gap.why)}")
     if gap.grant:
-        page.hanging(" " * (LABEL + 2) + "to see it: ", printable(gap.grant))
+        page.hanging(" " * (LABEL + 2) + "to see it: ", excerpt(gap.grant))
 
 
 def _last(page: Page, diagnosis: Diagnosis) -> None:
@@ -487,29 +556,25 @@ def _last(page: Page, diagnosis: Diagnosis) -> None:
     if rest:
         page.heading("Also worth trying")
         for remedy in rest if page.view.verbose else rest[:4]:
-            page.hanging("  - ", printable(remedy.text))
+            page.hanging("  - ", excerpt(remedy.text))
             if remedy.command:
                 page.command("    ", printable(remedy.command))
     test = next((remedy for remedy in diagnosis.remedies[1:] if remedy.settles), None)
     if test:
         page.blank()
-        page.hanging("To settle it: ", printable(test.text))
+        page.hanging("To settle it: ", excerpt(test.text))
         if test.command:
             page.command("    ", printable(test.command))
     page.blank()
     if diagnosis.verdict.cause:
-        page.line(f"More: ftforensics explain {printable(diagnosis.verdict.cause)}")
+        page.line(f"More: ftforensics explain {name(diagnosis.verdict.cause)}")
     if page.view.path and not page.view.verbose:
         page.command("All numbers: ", analyze_command(page.view.path, "-v"))
 
 
 def _numbers(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -> None:
-    if diagnosis.timeline:
-        page.heading("Timeline")
-        for event in diagnosis.timeline:
-            place = place_of(event.cite) if event.cite else ""
-            page.hanging(f"  {clock(event.at)}  ", printable(event.text), right=place)
-    for number, (record, process) in enumerate(with_records(diagnosis, records)):
+    shown_records = with_records(diagnosis, records)
+    for number, (record, process) in enumerate(shown_records[:MOST_RECORDS]):
         if len(records) > 1:
             page.heading(f"Record {number + 1} of {len(records)}")
         for heading, lines in details.sections(record, process):
@@ -519,7 +584,13 @@ def _numbers(page: Page, diagnosis: Diagnosis, records: Sequence[CrashRecord]) -
                     page.line("  " + line)  # as it is: columns of registers stay aligned
                 else:
                     page.hanging("  ", line)
-    for shown in diagnosis.processes:
+    if len(shown_records) > MOST_RECORDS:
+        page.blank()
+        page.hanging(
+            "", f"... {len(shown_records) - MOST_RECORDS} more records; ftforensics analyze -v shows one alone"
+        )
+    left = [process for process in diagnosis.processes if process.threads]
+    for shown in left[:MOST_RECORDS]:
         _threads(page, shown, shown.threads, root(diagnosis))
 
 

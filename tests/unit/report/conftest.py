@@ -30,6 +30,7 @@ from ftforensics.model.diagnosis import (
     Verdict,
     Why,
 )
+from ftforensics.model.exception import Raised, RaisedFrame
 from ftforensics.model.ledger import Change, Changes
 
 # What somebody who means harm would put into a thread name, an argument or a path.
@@ -325,11 +326,168 @@ def ring_alone(text: str = "", *, alive: bool = False) -> Diagnosis:
     return Diagnosis(Verdict("unknown", None, None, "undecided", f"It ended unseen{text}."), processes=[process])
 
 
+TORCH = "/venv/lib/python3.11/site-packages/torch"
+
+
+def raised(text: str = "", **changed: object) -> Diagnosis:
+    """Rank 1 raises while it saves; the others lose their peer; torchrun counts restarts."""
+    frames = [
+        RaisedFrame(f"/work/train{text}.py", 120, f"main{text}"),
+        RaisedFrame(f"{TORCH}/nn/modules/module.py", 1736, "_wrapped_call_impl"),
+        RaisedFrame(f"{TORCH}/nn/modules/module.py", 1747, "_call_impl"),
+        RaisedFrame(f"{TORCH}/nn/parallel/distributed.py", 1643, "forward"),
+        RaisedFrame(f"/work/model{text}.py", 41, "forward"),
+        RaisedFrame(f"{TORCH}/nn/functional.py", 3029, f"cross_entropy{text}"),
+    ]
+    first = [
+        Raised(f"torch.OutOfMemoryError{text}", f"CUDA out of memory. Tried to allocate 20.00 MiB{text}", frames),
+        Raised(f"KeyError{text}", f"'lr'{text}", [RaisedFrame(f"/work/config{text}.py", 5, "load")], link="context"),
+    ]
+    process = ProcessReport(
+        host=f"gpu-07{text}",
+        pid=51,
+        rank=1,
+        worker_of=None,
+        exit=Exit(code=1),
+        role="root",
+        phase=f"save{text}",
+        step=7,
+        time=1764434400.5,
+        raised=first,
+    )
+    others = [
+        ProcessReport(
+            host=f"gpu-07{text}",
+            pid=50 + rank,
+            rank=rank,
+            worker_of=None,
+            exit=Exit(code=1),
+            role="collateral",
+            time=1764434400.75,
+            raised=[Raised(f"torch.distributed.DistBackendError{text}", f"Connection closed by peer{text}")],
+            reason=Cite("exception", f"rank{rank}{text}.exception.json", f"Connection closed by peer{text}"),
+        )
+        for rank in (0, 2, 3)
+    ]
+    cite = Cite("exception", f"rank1{text}.exception.json", f"OutOfMemoryError in rank 1{text}")
+    values: dict[str, object] = {
+        "verdict": Verdict(
+            "failed",
+            "cuda-out-of-memory",
+            "python-exception",
+            "likely",
+            f"CUDA ran out of memory in forward(), model.py:41{text}.",
+        ),
+        "hypotheses": [Finding("cuda-out-of-memory", Confidence.LIKELY, f"it is{text}", [cite])],
+        "processes": [process, *others],
+        "remedies": [Remedy(f"A smaller batch{text}")],
+        "timeline": [
+            Event(1764434390.0, f"rank 1 entered phase save{text}", cite),
+            Event(1764434400.5, f"rank 1 raised OutOfMemoryError{text}", cite, kind="failure"),
+            Event(1764434400.75, f"rank 0 lost its peer{text}", cite),
+            Event(1764434402.4, f"torchrun sent SIGTERM to rank 3{text}", cite, kind="reaction", error=0.5),
+            Event(1764434403.0, f"torchrun gave up{text}", cite, kind="end"),
+        ],
+    }
+    return Diagnosis(**{**values, **changed})  # type: ignore[arg-type]
+
+
+def peer_lost(text: str = "") -> Diagnosis:
+    """The folder of an innocent node: its ranks lost their peer on another one."""
+    cite = Cite("launcher", f"launcher.log:40{text}", f"Connection closed by peer [10.0.0.9]:29500{text}")
+    processes = [
+        ProcessReport(
+            host=f"gpu-08{text}",
+            pid=60 + rank,
+            rank=rank,
+            worker_of=None,
+            exit=Exit(code=1),
+            role="collateral",
+            time=1764434400.5 + rank / 8,
+            raised=[Raised("torch.distributed.DistBackendError", f"Connection closed by peer{text}")],
+            reason=cite,
+        )
+        for rank in (2, 3)
+    ]
+    summary = f"Nobody here failed first: rank 1 on node gpu-09{text} went away; look there."
+    return Diagnosis(
+        Verdict("failed", "peer-lost", "peer-lost", "likely", summary),
+        hypotheses=[Finding("peer-lost", Confidence.LIKELY, f"it is{text}", [cite])],
+        processes=processes,
+        world_size=4,
+        missing=[0, 1],
+        missing_on=[f"gpu-09{text}"],
+    )
+
+
+def attempts(text: str = "") -> Diagnosis:
+    """Memory killed it in each of three attempts."""
+    earlier = [
+        Attempt(
+            f"attempt {number}{text}",
+            "failed",
+            f"cgroup-oom{text}",
+            "proven",
+            f"The job's own memory limit was reached{text}.",
+            root=f"rank 3 (pid {700 + number})",
+            began=1764434000.0 + 100 * number,
+            ended=1764434090.0 + 100 * number,
+            path=f"ftforensics/4411{text}.{number}",
+        )
+        for number in range(3)
+    ]
+    return killed(text, attempts=earlier)
+
+
+def succeeded(text: str = "", **changed: object) -> Diagnosis:
+    verdict = Verdict("succeeded", None, None, "undecided", f"The run ended well: status 0{text}.")
+    return Diagnosis(verdict, **changed)  # type: ignore[arg-type]
+
+
+def huge(text: str = "", ranks: int = 10_000) -> Diagnosis:
+    """Of ten thousand ranks on 1250 hosts one is killed, each host's agent ends the others there, two left nothing."""
+    small = killed(text)
+
+    def one(rank: int) -> ProcessReport:
+        host = rank // 8
+        return ProcessReport(
+            host=f"node{host:04}{text}",
+            pid=1000 + rank,
+            rank=rank,
+            worker_of=None,
+            exit=Exit(signal="SIGTERM"),
+            role="collateral",
+            time=1764434533.15 + rank % 17 / 10,
+            by=f"{500 + host} (torchrun{text})",
+            reason=Cite("launcher", f"node{host}/launcher.log:7{text}", f"Sending process {1000 + rank} SIGTERM{text}"),
+        )
+
+    first = msgspec.structs.replace(small.processes[0], host=f"node0588{text}", rank=4711)
+    rest = [one(rank) for rank in range(ranks) if rank not in (4711, 17, 18)]
+    ends = [
+        Event(process.time or 0.0, f"rank {process.rank}: its end was seen{text}", process.reason) for process in rest
+    ]
+    return killed(
+        text,
+        processes=[first, *rest],
+        world_size=ranks,
+        missing=[17, 18],
+        missing_on=[f"node0002{text}"],
+        timeline=[Event(1764434531.25, f"the kernel's OOM killer took rank 4711{text}", kind="failure"), *ends],
+        gaps=[Gap("ring", f"rank {rank}: cut short{text}") for rank in range(ranks)],
+    )
+
+
 MAKERS: dict[str, Callable[[str], Diagnosis]] = {
     "fault": build,
     "killed": killed,
     "unexplained": unexplained,
     "ring": ring_alone,
+    "raised": raised,
+    "peer-lost": peer_lost,
+    "attempts": attempts,
+    "succeeded": succeeded,
+    "huge": lambda text: huge(text, ranks=200),
 }
 
 
@@ -348,6 +506,31 @@ def make_killed() -> Callable[..., Diagnosis]:
 @pytest.fixture
 def make_unexplained() -> Callable[..., Diagnosis]:
     return unexplained
+
+
+@pytest.fixture
+def make_raised() -> Callable[..., Diagnosis]:
+    return raised
+
+
+@pytest.fixture
+def make_peer_lost() -> Callable[..., Diagnosis]:
+    return peer_lost
+
+
+@pytest.fixture
+def make_attempts() -> Callable[..., Diagnosis]:
+    return attempts
+
+
+@pytest.fixture
+def make_succeeded() -> Callable[..., Diagnosis]:
+    return succeeded
+
+
+@pytest.fixture
+def make_huge() -> Callable[..., Diagnosis]:
+    return huge
 
 
 @pytest.fixture

@@ -94,8 +94,10 @@ def test_a_kill_has_a_curve_and_no_place_where_it_died(make_killed: Make) -> Non
         "last sample 64 ms before the end",
         "largest: rank 3 (pid 18033) 8.1 GiB",
         "SIGTERM from pid 17987 (torchrun)",
-        "ranks 0-2, 4-7 ended by SIGTERM from 17987 (torchrun), 1.9 s later",
-        "attempt 1: rank 3 killed by the kernel",
+        "root rank 3 (pid 18033) killed by SIGKILL",
+        "collateral ranks 0-2, 4-7 ended by SIGTERM from 17987 (torchrun), 1.9 s later",
+        "collateral 4 workers of rank 0 killed by SIGKILL, 2 s to 5 s later",
+        "attempt 1: cgroup-oom (proven), as this time",
     ):
         assert piece in text, piece
     assert "Where it died" not in text

@@ -58,12 +58,14 @@ The last second                                 group: usage of the memory group
 Why it came to that: checkpoint-clone-per-rank                            likely
 For       8 ranks x 13.5 GB                                           crash argv
 
-The other deaths are consequences
-  ranks 0-2, 4-7        ended by SIGTERM from 17987 (torchrun), 1.9 s later
-  4 workers of rank 0   killed by SIGKILL, 2 s to 5 s later
+Ranks                                                                8 on gpu-07
+  root        rank 3 (pid 18033): killed by SIGKILL
+  collateral  ranks 0-2, 4-7: ended by SIGTERM from 17987 (torchrun), 1.9 s
+              later
+  collateral    4 workers of rank 0: killed by SIGKILL, 2 s to 5 s later
 
-Attempts
-  - attempt 1: rank 3 killed by the kernel, cgroup-oom
+Earlier attempts
+  - attempt 1: cgroup-oom (proven), as this time
 
 Not seen  tracefs: not armed
             to see it: needs root
@@ -179,7 +181,7 @@ def test_every_line_of_the_plot_ends_at_the_edge(make_killed: Make) -> None:
 def test_verbose_names_each_consequence(make_killed: Make) -> None:
     text = render(make_killed(), View(verbose=True))
     for rank in (0, 1, 2, 4, 5, 6, 7):
-        assert f"    rank {rank} (pid {18030 + rank}) on gpu-07, 1.9 s later" in text
+        assert f"      rank {rank} (pid {18030 + rank}) on gpu-07, 1.9 s later" in text
 
 
 def test_what_excludes_several_stands_once(make_killed: Make) -> None:
@@ -205,7 +207,9 @@ def test_without_a_limit_the_top_is_what_was_highest(make_killed: Make, make_his
 
 def test_only_the_latest_attempts_without_verbose(make_killed: Make) -> None:
     diagnosis = make_killed(
-        attempts=[Attempt(f"attempt {number}", "failed", None, "undecided", "it ended") for number in range(9)]
+        attempts=[
+            Attempt(f"attempt {number}", "failed", None, "undecided", f"it ended {number}") for number in range(9)
+        ]
     )
     short, long = render(diagnosis, View()), render(diagnosis, View(verbose=True))
     assert "- attempt 8" in short and "attempt 0" not in short and "5 earlier ones" in short

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ftforensics.model.diagnosis import Diagnosis, Remedy, Verdict
+from ftforensics.model.diagnosis import Diagnosis, Exit, Remedy, Verdict
 from ftforensics.report import one_line
 from ftforensics.report.brief import LONGEST, brief
 
@@ -18,7 +18,7 @@ Make = Callable[..., Diagnosis]
 def test_one_line(diagnosis: Diagnosis) -> None:
     line = one_line.render(diagnosis, "ftforensics/4411")
     assert line == (
-        "ftforensics: rank 0 died of SIGSEGV, native-fault (likely), in save plain; "
+        "ftforensics: rank 0 on gpu-07plain died of SIGSEGV, native-fault (likely), in save plain; "
         "ftforensics analyze ftforensics/4411"
     )
 
@@ -31,6 +31,56 @@ def test_one_line_of_a_kill_names_the_killer(make_killed: Make, make_unexplained
     assert one_line.render(make_unexplained(), "x.ring") == (
         "ftforensics: pid 438 killed by SIGKILL, killed-unknown (undecided); ftforensics analyze x.ring"
     )
+
+
+def test_one_line_of_an_exception_has_its_type_and_message(make_raised: Make) -> None:
+    assert one_line.render(make_raised(), "x") == (
+        "ftforensics: rank 1 raised torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB, "
+        "cuda-out-of-memory (likely), in save; ftforensics analyze x"
+    )
+
+
+def test_one_line_of_an_exit_has_its_status(make_raised: Make) -> None:
+    process = msgspec.structs.replace(make_raised().processes[0], raised=[], exit=Exit(code=3), phase=None)
+    verdict = Verdict("failed", "exit-code", "exit-code", "likely", "Rank 1 ended with status 3.")
+    line = one_line.render(make_raised(verdict=verdict, processes=[process]), "x")
+    assert line == "ftforensics: rank 1 exited with status 3, exit-code (likely); ftforensics analyze x"
+
+
+def test_a_lost_peer_accuses_nobody_here(make_peer_lost: Make) -> None:
+    line = one_line.render(make_peer_lost(), "x")
+    assert line == (
+        "ftforensics: Nobody here failed first: rank 1 on node gpu-09 went away; look there, peer-lost (likely); "
+        "ftforensics analyze x"
+    )
+    lines = brief(make_peer_lost(), "x")
+    assert lines[1] == (
+        "ftforensics:   seen by ranks 2, 3 on gpu-08, first at 2025-11-29 16:40:00 UTC; none of them failed first"
+    )
+    assert "because: Connection closed by peer [10.0.0.9]:29500" in lines[2]
+    assert "next: look at what was left on gpu-09" in lines[3]
+
+
+def test_with_several_hosts_the_host_is_said(make_huge: Make) -> None:
+    assert "rank 4711 on node0588 killed by the kernel" in one_line.render(make_huge(), "x")
+
+
+def test_a_run_that_ended_well_is_one_line(make_succeeded: Make) -> None:
+    assert brief(make_succeeded(), "x") == ["ftforensics: The run ended well: status 0."]
+    line = one_line.render(make_succeeded(), "x")
+    assert line == "ftforensics: The run ended well: status 0; ftforensics analyze x"
+
+
+def test_brief_of_an_exception_says_where(make_raised: Make) -> None:
+    lines = brief(make_raised(), "x")
+    assert "rank 1 (pid 51) on gpu-07 raised torch.OutOfMemoryError, in save, step 7" in lines[1]
+    assert lines[2].endswith(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB at model.py:41 forward()"
+    )
+
+
+def test_a_long_message_keeps_the_one_line_short(make_raised: Make) -> None:
+    assert len(one_line.render(make_raised("m" * 10_000), "x")) < 600
 
 
 def test_brief_of_a_kill_says_how_memory_stood(make_killed: Make, make_unexplained: Make) -> None:
@@ -75,7 +125,7 @@ def test_undecided_gives_a_next_step_not_a_fix(undecided: Diagnosis) -> None:
 def test_hostile_text_does_nothing(make_any: Make, hostile: str, dangerous: list[str]) -> None:
     diagnosis = make_any(hostile)
     lines = [*brief(diagnosis, f"/x/{hostile}"), one_line.render(diagnosis, hostile)]
-    assert len(lines) == 6
+    assert len(lines) == (2 if diagnosis.verdict.outcome == "succeeded" else 6)
     for line in lines:
         assert "\n" not in line
         assert not [character for character in dangerous if character in line]
