@@ -58,6 +58,7 @@ _NARROW = 60  # characters; rich breaks lines at 80 where nobody says how wide t
 _MOST_OPEN = 4096
 _MOST_ODD = 16
 _LONGEST_TRACEBACK = 20_000
+_SUMMARY_WITHIN = 400  # lines from an entry's rank to the tracebacks in it
 
 _SUMMARY_RANK = re.compile(r"^.{0,60}?  rank *: (\d{1,7}) \(local_rank: ")
 
@@ -112,6 +113,7 @@ class TracebackReader:
         self._unfinished: dict[str, _Unfinished] = {}
         self._announced: dict[str, str] = {}  # by label: what a line said about the traceback that follows
         self._summary_rank: int | None = None  # of the entry in torchrun's summary that is being printed
+        self._summary_at = 0  # its line
 
     @property
     def open(self) -> bool:
@@ -122,7 +124,7 @@ class TracebackReader:
         text = line.text
         ranked = _SUMMARY_RANK.match(text) if "(local_rank: " in text else None
         if ranked:
-            self._summary_rank = int(ranked[1])
+            self._summary_rank, self._summary_at = int(ranked[1]), line.number
         start = text.find(_TRACEBACK)
         notebook = None
         if start < 0 and _BOXED in text:
@@ -165,6 +167,8 @@ class TracebackReader:
         rank = line.rank
         if before.lstrip().startswith("traceback :"):  # torchrun's summary indents the traceback by two
             before, rank = "  ", self._summary_rank
+        elif before == "  " and 0 < line.number - self._summary_at <= _SUMMARY_WITHIN:
+            rank = self._summary_rank  # a cause's, or one that stands below a sentence
         if before.endswith(_GROUP):
             before = f"{before.removesuffix(_GROUP)}| "
         label = line.label + before[:200]
