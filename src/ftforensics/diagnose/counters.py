@@ -2,62 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 import msgspec
 
-from ftforensics.diagnose.clocks import Clocks, clocks_of_run, seconds_between
+from ftforensics.diagnose.clocks import Clocks, clocks_of_run
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Case
 from ftforensics.model.death import CounterChange, Death
 from ftforensics.model.reading import GroupReading, Reading
 
+Counter = Callable[[Reading], object]
 _COUNTERS = ("oom_kill", "oom", "oom_group_kill", "local_oom", "local_oom_kill", "max_events", "failcnt")
 
 
-def readings_of(case: Case) -> list[Reading]:
-    """Every reading of the case with its moment, in no order."""
-    found = list(case.readings)
-    for run in case.runs:
-        clocks = clocks_of_run(run)
-        for counted in run.counted:
-            locator = counted.reading.locator or f"{run.path or 'evidence.jsonl'} ({counted.why})"
-            moment = clocks.at(counted.at)
-            found.append(msgspec.structs.replace(counted.reading, moment=moment, source="run", locator=locator))
-    for one in case.rings:
-        clocks = Clocks(one.ring.clocks, one.ring.process.boot_id)
-        for index, sample in enumerate(one.ring.slow):
-            if sample.reading is not None:
-                moment = clocks.at(sample.at)
-                locator = f"{one.path or 'ring'} slow[{index}]"
-                found.append(msgspec.structs.replace(sample.reading, moment=moment, source="ring", locator=locator))
-    return found
+def _any(reading: Reading) -> object:
+    return reading
 
 
-def changes(death: Death, readings: Sequence[Reading]) -> tuple[Reading | None, list[CounterChange]]:
-    """(the last reading while it lived, the counters before and after). Nothing for a process that still runs."""
-    if death.alive or death.boot_id is None:
-        return None, []
-    ours = [reading for reading in readings if reading.moment.boot_id == death.boot_id]
-    before = [reading for reading in ours if _while_alive(reading, death)]
-    after = [reading for reading in ours if _after_end(reading, death)]
-    last = max(before, key=_time, default=None)
-    found: list[CounterChange] = []
-    for path in death.groups:
-        for counter in _COUNTERS:
-            found += _change(counter, path, before, after, death)
-    found += _machine(before, after)
-    return last, found
+class Counters:
+    """Every reading of a case by boot and group, in time order. A case of many ranks holds hundreds of thousands, of
+    which a death needs the last before it and the first after it."""
+
+    def __init__(self, case: Case) -> None:
+        self._boots: dict[str, _Boot] = {}
+        for reading in case.readings:
+            self._add(reading, reading.moment.boot_id, reading.moment.monotonic, None)
+        for run in case.runs:
+            clocks = clocks_of_run(run)
+            for counted in run.counted:
+                locator = counted.reading.locator or f"{run.path or 'evidence.jsonl'} ({counted.why})"
+                self._add(counted.reading, clocks.boot_id, counted.at, _Source("run", locator, clocks))
+        for one in case.rings:
+            boot = one.ring.process.boot_id
+            clocks = Clocks(one.ring.clocks, boot)
+            for index, sample in enumerate(one.ring.slow):
+                if sample.reading is not None:
+                    source = _Source("ring", f"{one.path or 'ring'} slow[{index}]", clocks)
+                    self._add(sample.reading, boot, sample.at, source)
+        for boot_readings in self._boots.values():
+            boot_readings.sort()
+
+    def _add(self, reading: Reading, boot: str | None, at: float | None, source: _Source | None) -> None:
+        if boot is not None:
+            self._boots.setdefault(boot, _Boot()).add(_Taken(at, reading, source))
+
+    def changes(self, death: Death) -> tuple[Reading | None, list[CounterChange]]:
+        """(the last reading while it lived, the counters before and after). Nothing for a process that still runs."""
+        boot = self._boots.get(death.boot_id) if death.boot_id is not None else None
+        if death.alive or boot is None:
+            return None, []
+        last = boot.any.last_before(death)
+        found: list[CounterChange] = []
+        for path in death.groups:
+            if (series := boot.groups.get(path)) is not None:
+                for counter in _COUNTERS:
+                    found += _change(counter, path, series, death)
+        found += _machine(boot.machine, death)
+        return (last.reading() if last is not None else None), found
 
 
-def _change(
-    counter: str, path: str, before: Sequence[Reading], after: Sequence[Reading], death: Death
-) -> list[CounterChange]:
-    one = _latest(before, counter, path)
-    other = _earliest(after, counter, path)
-    if one is None or other is None:
+class _Source(msgspec.Struct, frozen=True):
+    name: str
+    locator: str
+    clocks: Clocks
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    """A reading and when it was taken. source: of one whose moment is given by the clocks of its file."""
+
+    at: float | None
+    raw: Reading
+    source: _Source | None
+
+    def reading(self) -> Reading:
+        if self.source is None or self.at is None:
+            return self.raw
+        moment = self.source.clocks.at(self.at)
+        return msgspec.structs.replace(self.raw, moment=moment, source=self.source.name, locator=self.source.locator)
+
+    @property
+    def name(self) -> str:
+        return self.source.name if self.source is not None else self.raw.source
+
+
+class _Series:
+    """Readings of one boot in time order."""
+
+    def __init__(self) -> None:
+        self._taken: list[_Taken] = []
+        self._times: list[float] = []
+        self._now: list[_Taken] = []
+
+    def add(self, taken: _Taken) -> None:
+        self._taken.append(taken)
+
+    def sort(self) -> None:
+        self._now = sorted((one for one in self._taken if one.name == "now"), key=lambda one: one.at or float("-inf"))
+        self._taken = sorted((one for one in self._taken if one.at is not None), key=lambda one: one.at or 0.0)
+        self._times = [one.at or 0.0 for one in self._taken]
+
+    def last_before(self, death: Death, counter: Counter = _any) -> _Taken | None:
+        """Taken before the end can have begun. A killed process takes up to seconds to be gone, so the time of its end
+        is no bound; its last own sample is."""
+        if death.earliest.monotonic is not None:
+            bound = death.earliest.monotonic + 0.001
+        elif death.when.monotonic is not None:
+            bound = death.when.monotonic - 5.0
+        else:
+            return None
+        found = None
+        for place in range(bisect_right(self._times, bound) - 1, -1, -1):
+            if found is not None and self._times[place] != found.at:
+                break
+            if counter(self._taken[place].raw) is not None:
+                found = self._taken[place]  # of several at one instant the first
+        return found
+
+    def first_after(self, death: Death, counter: Counter = _any) -> _Taken | None:
+        if death.when.monotonic is None:
+            # Nobody saw the end; a reading made now, of a process that is gone, comes after it.
+            return next((one for one in self._now if counter(one.raw) is not None), None)
+        begin = bisect_left(self._times, death.when.monotonic)
+        later = (self._taken[place] for place in range(begin, len(self._taken)))
+        return next((one for one in later if counter(one.raw) is not None), None)
+
+
+class _Boot:
+    """The readings of one boot: all, those that count the machine's kills, and those of each group."""
+
+    def __init__(self) -> None:
+        self.any = _Series()
+        self.machine = _Series()
+        self.groups: dict[str, _Series] = {}
+
+    def add(self, taken: _Taken) -> None:
+        self.any.add(taken)
+        if taken.raw.oom_kill is not None:
+            self.machine.add(taken)
+        for path in {group.path for group in taken.raw.groups}:
+            self.groups.setdefault(path, _Series()).add(taken)
+
+    def sort(self) -> None:
+        for series in (self.any, self.machine, *self.groups.values()):
+            series.sort()
+
+
+def _change(counter: str, path: str, series: _Series, death: Death) -> list[CounterChange]:
+    def group_of(reading: Reading) -> GroupReading | None:
+        return next((one for one in reading.groups if one.path == path and getattr(one, counter) is not None), None)
+
+    one, other = series.last_before(death, group_of), series.first_after(death, group_of)
+    group, same = group_of(one.raw) if one else None, group_of(other.raw) if other else None
+    if group is None or same is None or other is None:
         return []
-    (_, group), (second, same) = one, other
     if None not in (group.inode, same.inode) and group.inode != same.inode:
         return []  # another group under the same name
     old, new = getattr(group, counter), getattr(same, counter)
@@ -72,57 +171,18 @@ def _change(
     text = f"{name} {old} -> {new} in {path}"
     return [
         CounterChange(
-            counter, path, old, new, True, Cite("cgroup", f"{file} ({second.source})", text), path == death.groups[0]
+            counter, path, old, new, True, Cite("cgroup", f"{file} ({other.name})", text), path == death.groups[0]
         )
     ]
 
 
-def _machine(before: Sequence[Reading], after: Sequence[Reading]) -> list[CounterChange]:
-    first = max((reading for reading in before if reading.oom_kill is not None), key=_time, default=None)
-    second = min((reading for reading in after if reading.oom_kill is not None), key=_time, default=None)
-    if first is None or second is None or first.oom_kill is None or second.oom_kill is None:
+def _machine(series: _Series, death: Death) -> list[CounterChange]:
+    one, other = series.last_before(death), series.first_after(death)
+    if one is None or other is None:
         return []
-    if second.oom_kill < first.oom_kill:
+    first, second = one.raw.oom_kill, other.raw.oom_kill
+    if first is None or second is None or second < first:
         return []
-    text = f"oom_kill {first.oom_kill} -> {second.oom_kill} on this machine"
-    cite = Cite("vmstat", f"/proc/vmstat ({second.source})", text)
-    return [CounterChange("vmstat oom_kill", None, first.oom_kill, second.oom_kill, True, cite)]
-
-
-def _latest(readings: Sequence[Reading], counter: str, path: str) -> tuple[Reading, GroupReading] | None:
-    return max(_having(readings, counter, path), key=lambda pair: _time(pair[0]), default=None)
-
-
-def _earliest(readings: Sequence[Reading], counter: str, path: str) -> tuple[Reading, GroupReading] | None:
-    return min(_having(readings, counter, path), key=lambda pair: _time(pair[0]), default=None)
-
-
-def _having(readings: Sequence[Reading], counter: str, path: str) -> list[tuple[Reading, GroupReading]]:
-    return [
-        (reading, group)
-        for reading in readings
-        for group in reading.groups
-        if group.path == path and getattr(group, counter) is not None
-    ]
-
-
-def _while_alive(reading: Reading, death: Death) -> bool:
-    """Taken before the end can have begun. A killed process takes up to seconds to be gone, so the time of its end is
-    no bound; its last own sample is."""
-    bound = death.earliest if death.earliest.monotonic is not None else death.when
-    apart = seconds_between(reading.moment, bound)
-    if apart is None:
-        return False
-    return apart[0] >= (-0.001 if bound is death.earliest else 5.0)
-
-
-def _after_end(reading: Reading, death: Death) -> bool:
-    if death.when.monotonic is not None:
-        apart = seconds_between(death.when, reading.moment)
-        return apart is not None and apart[0] >= 0
-    # Nobody saw the end; a reading made now, of a process that is gone, comes after it.
-    return reading.source == "now"
-
-
-def _time(reading: Reading) -> float:
-    return reading.moment.monotonic if reading.moment.monotonic is not None else float("-inf")
+    text = f"oom_kill {first} -> {second} on this machine"
+    cite = Cite("vmstat", f"/proc/vmstat ({other.name})", text)
+    return [CounterChange("vmstat oom_kill", None, first, second, True, cite)]

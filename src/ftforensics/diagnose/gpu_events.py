@@ -7,7 +7,8 @@ or boot, of another time, and those that a program wrote itself through /dev/kms
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -21,29 +22,67 @@ from ftforensics.model.kernel import DriverNote, KernelLog, LogLine, Xid
 NEAR = 300.0  # seconds before the end; a collective that waits for a lost GPU takes minutes to be given up
 AFTER = 5.0  # the driver reports some (43, 45) while it tears the process's channels down
 MOST = 20
+_Event = Xid | DriverNote
 _One = TypeVar("_One", XidMatch, DriverNoteMatch)
 
 
-def with_gpu_events(death: Death, logs: Sequence[KernelLog]) -> Death:
-    xids: list[XidMatch] = []
-    notes: list[DriverNoteMatch] = []
-    for log in logs:
-        if not same_machine(log, death):
-            continue
-        for event in log.events:
-            if not isinstance(event, Xid | DriverNote) or event.line.forgeable:
-                continue
+class GpuEvents:
+    """The driver's lines of all kernel logs, each once and in time order."""
+
+    def __init__(self, logs: Sequence[KernelLog]) -> None:
+        self._logs = [found for log in logs if (found := _Log(log)).events]
+        self._near: dict[tuple[str | None, str | None], list[_Log]] = {}
+
+    def tell(self, death: Death) -> Death:
+        """The death with the events near its end."""
+        if not self._logs:
+            return death
+        key = (death.boot_id, death.host)
+        if key not in self._near:
+            self._near[key] = [one for one in self._logs if same_machine(one.log, death)]
+        xids: list[XidMatch] = []
+        notes: list[DriverNoteMatch] = []
+        for one in self._near[key]:
+            log = one.log
+            for event, before in one.near(death):
+                cite = Cite(log.source, locator(log, event.line), event.line.text[:300])
+                if isinstance(event, DriverNote):
+                    notes.append(DriverNoteMatch(event, cite, before))
+                else:
+                    xids.append(XidMatch(event, cite, _match(event, log, death, before), before))
+        if not xids and not notes:
+            return death
+        return msgspec.structs.replace(
+            death, xids=_nearest(_xids_once(xids)), driver_notes=_nearest(_notes_once(notes))
+        )
+
+
+class _Log:
+    """One log's events. A death looks at those about its time, or at the last ones where no clock tells."""
+
+    def __init__(self, log: KernelLog) -> None:
+        self.log = log
+        self.events = [
+            event for event in log.events if isinstance(event, Xid | DriverNote) and not event.line.forgeable
+        ]
+        moments = [event.line.moment for event in self.events]
+        self._times = [moment.monotonic for moment in moments if moment.monotonic is not None]
+        one_boot = len({moment.boot_id for moment in moments}) == 1
+        self._sorted = one_boot and len(self._times) == len(self.events) and self._times == sorted(self._times)
+
+    def near(self, death: Death) -> Iterator[tuple[_Event, float | None]]:
+        for event in self._about(death):
             near, before = _before(event.line, death)
-            if not near:
-                continue
-            cite = Cite(log.source, locator(log, event.line), event.line.text[:300])
-            if isinstance(event, DriverNote):
-                notes.append(DriverNoteMatch(event, cite, before))
-            else:
-                xids.append(XidMatch(event, cite, _match(event, log, death, before), before))
-    if not xids and not notes:
-        return death
-    return msgspec.structs.replace(death, xids=_nearest(_xids_once(xids)), driver_notes=_nearest(_notes_once(notes)))
+            if near:
+                yield event, before
+
+    def _about(self, death: Death) -> Sequence[_Event]:
+        end = death.when.monotonic
+        boot = self.events[0].line.moment.boot_id
+        if not self._sorted or end is None or None in (boot, death.boot_id) or boot != death.boot_id:
+            return self.events
+        low = bisect_left(self._times, end - NEAR)
+        return self.events[low : bisect_right(self._times, end + AFTER + SLACK)]
 
 
 def _before(line: LogLine, death: Death) -> tuple[bool, float | None]:

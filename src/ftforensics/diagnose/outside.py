@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from ftforensics.diagnose.clocks import LARGEST_OFFSET, SMALLEST_OFFSET, Clocks, seconds_after, seconds_between
+from ftforensics.diagnose.joining.family import Family
 from ftforensics.diagnose.matching import KILL_TO_END, SLACK, name_fits, other_machine
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, Match, NoticeMatch, SentMatch, SignalMatch, Tie
 from ftforensics.model.notice import Notice
 from ftforensics.model.run import RunEvidence, Sent
-from ftforensics.parsers.cgroup_path import is_at_or_below, unit_of
+from ftforensics.parsers.cgroup_path import ancestry, is_at_or_below, unit_of
 
 SI_KERNEL = 128
 RECENT = 600.0  # seconds before the end in which a signal may have to do with it: the longest grace periods
@@ -20,7 +21,26 @@ GRACE = 180.0  # seconds from a scheduler's decision to the end that a launcher 
 _CONTAINED = ("kubernetes", "docker")
 
 
-def match_signals(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence]) -> list[SignalMatch]:
+class Outsiders:
+    """All that outsiders say in a case, by the process, group or unit that they say it of."""
+
+    def __init__(self, deaths: Sequence[Death], runs: Sequence[RunEvidence], notices: Sequence[Notice]) -> None:
+        self._senders = _Senders(deaths, runs)
+        self._traces = [_Trace(run) for run in runs if run.sent]
+        self._notices = _Notices(notices)
+        self._killed = sum(death.signal == 9 for death in deaths)
+
+    def signals(self, death: Death) -> list[SignalMatch]:
+        return _match_signals(death, self._senders)
+
+    def sent(self, death: Death) -> list[SentMatch]:
+        return [match for trace in self._traces for match in _match_sent(death, trace, self._senders)]
+
+    def notices(self, death: Death) -> list[NoticeMatch]:
+        return self._notices.about(death, self._killed)
+
+
+def _match_signals(death: Death, senders: _Senders) -> list[SignalMatch]:
     """What the recorder saw arriving in its last minutes."""
     ring = death.ring
     if ring is None:
@@ -32,7 +52,7 @@ def match_signals(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvide
         if before is not None and not -SLACK <= before <= RECENT:
             continue
         pid = seen.sender.pid if seen.sender else None
-        role, comm = _sender(pid, death, deaths, runs)
+        role, comm = senders.who(pid, death)
         sender = f" from pid {pid}" if pid is not None else ""
         text = f"{seen.name}{sender}{f' ({comm})' if comm else ''}"
         cite = Cite("ring", f"{death.ring_path or 'ring'} signals[{index}]", text)
@@ -40,47 +60,53 @@ def match_signals(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvide
     return found
 
 
-def match_sent(death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence]) -> list[SentMatch]:
-    """Traced signals whose target is this process. The tracer names pids of the initial namespace."""
-    found = []
-    for run in runs:
-        boot = run.started.boot_id if run.started else None
-        if boot is not None and death.boot_id is not None and boot != death.boot_id:
-            continue
-        clocks = Clocks([run.started.clocks] if run.started else [], boot)
+class _Trace:
+    """The traced signals of one run, by their target."""
+
+    def __init__(self, run: RunEvidence) -> None:
+        self.run = run
+        self.boot = run.started.boot_id if run.started else None
+        self.clocks = Clocks([run.started.clocks] if run.started else [], self.boot)
+        self.to: dict[int, list[Sent]] = {}
         for sent in run.sent:
-            if sent.target_tid not in death.host_pids or death.signal not in (None, sent.signal):
-                continue
-            apart = seconds_between(clocks.at(sent.at), death.when)
-            if apart is not None and not -SLACK <= apart[0] <= KILL_TO_END:
-                continue
-            first, way = _first_sender(sent, run)
-            pid = first.sender_pid if first.sender_pid is not None else first.sender_tid
-            role, _ = _sender(pid, death, deaths, runs)
-            against = []
-            place = f"{run.path or 'evidence.jsonl'} sent"
-            if not name_fits(sent.target_comm, death):
-                against.append(Cite("trace", place, f"the tracer calls the target {sent.target_comm!r}"))
-            why = [Cite("trace", place, f"pid {sent.target_tid} is this process")]
-            tie = Tie.EXACT if death.initial_namespace else Tie.TEXT
-            by_kernel = first.code == SI_KERNEL
-            who = "the kernel" if by_kernel else f"pid {pid}" + (f" ({first.sender_comm})" if first.sender_comm else "")
-            text = (
-                f"signal {sent.signal} to pid {sent.target_tid} ({sent.target_comm}) from {who}{way}, code {first.code}"
-            )
-            cite = Cite("trace", "signal:signal_generate", text)
-            found.append(SentMatch(first, Match(tie, why, against), cite, by_kernel, role))
-    return found
+            self.to.setdefault(sent.target_tid, []).append(sent)
 
 
-def _first_sender(sent: Sent, run: RunEvidence) -> tuple[Sent, str]:
+def _match_sent(death: Death, trace: _Trace, senders: _Senders) -> Iterator[SentMatch]:
+    """Traced signals whose target is this process. The tracer names pids of the initial namespace."""
+    run = trace.run
+    if trace.boot is not None and death.boot_id is not None and trace.boot != death.boot_id:
+        return
+    for sent in (sent for pid in dict.fromkeys(death.host_pids) for sent in trace.to.get(pid, ())):
+        if death.signal not in (None, sent.signal):
+            continue
+        apart = seconds_between(trace.clocks.at(sent.at), death.when)
+        if apart is not None and not -SLACK <= apart[0] <= KILL_TO_END:
+            continue
+        first, way = _first_sender(sent, trace)
+        pid = first.sender_pid if first.sender_pid is not None else first.sender_tid
+        role, _ = senders.who(pid, death)
+        against = []
+        place = f"{run.path or 'evidence.jsonl'} sent"
+        if not name_fits(sent.target_comm, death):
+            against.append(Cite("trace", place, f"the tracer calls the target {sent.target_comm!r}"))
+        why = [Cite("trace", place, f"pid {sent.target_tid} is this process")]
+        tie = Tie.EXACT if death.initial_namespace else Tie.TEXT
+        by_kernel = first.code == SI_KERNEL
+        who = "the kernel" if by_kernel else f"pid {pid}" + (f" ({first.sender_comm})" if first.sender_comm else "")
+        text = f"signal {sent.signal} to pid {sent.target_tid} ({sent.target_comm}) from {who}{way}, code {first.code}"
+        cite = Cite("trace", "signal:signal_generate", text)
+        yield SentMatch(first, Match(tie, why, against), cite, by_kernel, role)
+
+
+def _first_sender(sent: Sent, trace: _Trace) -> tuple[Sent, str]:
     """(the signal as it was sent first, by which way it came): `run` passes on what is sent to it alone."""
+    run = trace.run
     if run.started is None or run.started.pid not in (sent.sender_pid, sent.sender_tid):
         return sent, ""
     way = " by way of ftforensics run"
-    before = [one for one in run.sent if one.signal == sent.signal and one.at <= sent.at]
-    for first in reversed(before):
-        if first.target_tid == run.started.pid:
+    for first in reversed(trace.to.get(run.started.pid, ()) if run.started.pid is not None else ()):
+        if first.signal == sent.signal and first.at <= sent.at:
             return msgspec.structs.replace(first, target_tid=sent.target_tid, target_comm=sent.target_comm), way
     passed = [one for one in run.forwarded if one.signal == sent.signal and one.sender_pid is not None]
     if not passed:
@@ -90,20 +116,41 @@ def _first_sender(sent: Sent, run: RunEvidence) -> tuple[Sent, str]:
     return msgspec.structs.replace(sent, sender_pid=pid, sender_tid=pid, sender_comm=""), way
 
 
-def match_notices(death: Death, notices: Sequence[Notice], deaths: Sequence[Death]) -> list[NoticeMatch]:
-    """Statements about this process, its group, its job or its container."""
-    killed = sum(other.signal == 9 for other in deaths)
-    found = []
-    for notice in notices:
-        match = _notice(notice, death)
-        if match is None:
-            continue
-        if (other := _other_time(notice, death)) is not None:
-            match = Match(Tie.WEAK, match.why, [*match.against, other])
-        if match.tie is Tie.STRONG and notice.kind == "oom":
-            match = msgspec.structs.replace(match, against=[*match.against, *_other_units(notice, notices)])
-        found.append(NoticeMatch(notice, match, alone=killed <= (notice.count or 1)))
-    return found
+class _Notices:
+    """Statements, by the number or group that they name; the rest may be about any process."""
+
+    def __init__(self, notices: Sequence[Notice]) -> None:
+        self._all = notices
+        self._by_pid: dict[int, list[int]] = {}
+        self._by_group: dict[str, list[int]] = {}
+        self._any: list[int] = []
+        for place, notice in enumerate(notices):
+            if notice.pid is not None:
+                self._by_pid.setdefault(notice.pid, []).append(place)
+            elif notice.group is not None:
+                self._by_group.setdefault(notice.group.rstrip("/"), []).append(place)
+            else:
+                self._any.append(place)
+
+    def about(self, death: Death, killed: int) -> list[NoticeMatch]:
+        """Statements about this process, its group, its job or its container. killed: how many of the case were."""
+        places = set(self._any)
+        for pid in (death.pid, *death.host_pids):
+            places.update(self._by_pid.get(pid, ()) if pid is not None else ())
+        if self._by_group and death.groups:
+            for group in ancestry(death.groups[0]):
+                places.update(self._by_group.get(group.rstrip("/"), ()))
+        found = []
+        for notice in (self._all[place] for place in sorted(places)):
+            match = _notice(notice, death)
+            if match is None:
+                continue
+            if (other := _other_time(notice, death)) is not None:
+                match = Match(Tie.WEAK, match.why, [*match.against, other])
+            if match.tie is Tie.STRONG and notice.kind == "oom":
+                match = msgspec.structs.replace(match, against=[*match.against, *_other_units(notice, self._all)])
+            found.append(NoticeMatch(notice, match, alone=killed <= (notice.count or 1)))
+        return found
 
 
 def _notice(notice: Notice, death: Death) -> Match | None:
@@ -188,23 +235,39 @@ def _is_rival(notice: Notice) -> bool:
     return notice.authority != "slurm" or bool(dot and step.isdecimal())
 
 
-def _sender(
-    pid: int | None, death: Death, deaths: Sequence[Death], runs: Sequence[RunEvidence]
-) -> tuple[str | None, str | None]:
-    """(what the sender was to this process, its name)."""
-    if pid is None:
-        return None, None
-    comm = next((died.comm for run in runs for died in run.died if died.pid == pid), None)
-    if pid in (death.pid, *death.host_pids):
-        return "self", comm
-    for run in runs:
-        if run.started is not None and pid == run.started.pid:
-            passed = next((one for one in run.forwarded if one.sender_pid is not None), None)
-            said = f"ftforensics run, which had it from pid {passed.sender_pid}" if passed else "ftforensics run"
-            return "supervisor", said
-    if pid == death.ppid:
-        return ("launcher" if death.rank is not None else "parent"), comm
-    for other in deaths:
-        if pid in (other.pid, *other.host_pids):
+_Number = tuple[str | None, int]  # boot, pid; without a boot where either side does not say
+
+
+class _Senders:
+    """What the sender of a signal was to the process that it came to."""
+
+    def __init__(self, deaths: Sequence[Death], runs: Sequence[RunEvidence]) -> None:
+        self._family = Family(deaths)
+        self._names: dict[_Number, str | None] = {}
+        self._supervisors: dict[_Number, str] = {}
+        for run in runs:
+            boot = run.started.boot_id if run.started else None
+            for died in run.died:
+                for number in {(boot, died.pid), (None, died.pid)}:
+                    self._names.setdefault(number, died.comm)
+            if run.started is not None and run.started.pid is not None:
+                passed = next((one for one in run.forwarded if one.sender_pid is not None), None)
+                said = f"ftforensics run, which had it from pid {passed.sender_pid}" if passed else "ftforensics run"
+                for number in {(boot, run.started.pid), (None, run.started.pid)}:
+                    self._supervisors.setdefault(number, said)
+
+    def who(self, pid: int | None, death: Death) -> tuple[str | None, str | None]:
+        """(what the sender was to this process, its name)."""
+        if pid is None:
+            return None, None
+        number = (death.boot_id, pid)
+        comm = self._names.get(number)
+        if pid in (death.pid, *death.host_pids):
+            return "self", comm
+        if number in self._supervisors:
+            return "supervisor", self._supervisors[number]
+        if pid == death.ppid:
+            return ("launcher" if death.rank is not None else "parent"), comm
+        for other in self._family.of_pid(pid, death):
             return "sibling", comm or (other.comms[0] if other.comms else None)
-    return None, comm
+        return None, comm

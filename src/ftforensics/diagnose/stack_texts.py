@@ -6,7 +6,9 @@ Nothing is given to a process that ended as another one's consequence, unless it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -29,20 +31,24 @@ _STILL_TO_COME = 1000  # lines
 def with_stack_texts(deaths: Sequence[Death], logs: Sequence[LauncherLog]) -> list[Death]:
     """The deaths with their texts. `role` must be known: see `diagnose.roles.with_roles`."""
     found: dict[int, list[StackText]] = {}
+    owners: _Owners | None = None
     for log in logs:
-        raised = [event for event in log.events if isinstance(event, ExceptionSeen)]
-        several = sum(death.role != "collateral" for death in deaths) > 1
+        if not any(isinstance(event, StackText) for event in log.events):
+            continue
+        owners = owners if owners is not None else _Owners(deaths)
+        course = _Course(log, owners.several)
         texts = [
             msgspec.structs.replace(
                 event,
                 line=msgspec.structs.replace(event.line, path=event.line.path or log.path),
-                form="warning" if _was_caught(event, raised, several) or _goes_on(event, log) else event.form,
+                form="warning" if course.was_caught(event) or course.goes_on(event) else event.form,
             )
             for event in log.events
             if isinstance(event, StackText)
         ]
+        nameless = Counter(_what(text) for text in texts if text.rank is None)
         for text in texts:
-            for index in _owners(text, deaths, texts):
+            for index in owners.of(text, nameless[_what(text)]):
                 found.setdefault(index, []).append(_of_status(text, deaths[index]))
     return [
         msgspec.structs.replace(death, stack_texts=list(_each_once(found[index]))[:MOST]) if index in found else death
@@ -50,25 +56,50 @@ def with_stack_texts(deaths: Sequence[Death], logs: Sequence[LauncherLog]) -> li
     ]
 
 
-def _was_caught(text: StackText, raised: Sequence[ExceptionSeen], several: bool) -> bool:
-    """Did its process go on and raise something else later? Then it counts as a warning. Of lines without a name nobody
-    can say that where several processes may have written them."""
-    if text.form != "exception" or (text.rank is None and several):
+class _Course:
+    """How a log goes on behind a text. several: more than one process may have written what names nobody."""
+
+    def __init__(self, log: LauncherLog, several: bool) -> None:
+        self._several = several
+        self._lines = log.lines
+        self._numbers = sorted({event.line.number for event in log.events})
+        self._raised: dict[int | None, list[ExceptionSeen]] = {}
+        for event in log.events:
+            if isinstance(event, ExceptionSeen) and not event.ignored and not event.peer_lost:
+                self._raised.setdefault(event.rank, []).append(event)
+        for raised in self._raised.values():
+            raised.sort(key=lambda event: event.line.number)
+
+    def was_caught(self, text: StackText) -> bool:
+        """Did its process go on and raise something else later? Then it counts as a warning. Of lines without a name
+        nobody can say that where several processes may have written them."""
+        if text.form != "exception" or (text.rank is None and self._several):
+            return False
+        own = self._raised.get(text.rank, [])
+        number = text.line.number
+        first = bisect_left(own, number, key=lambda event: event.line.number)
+        before = own[first] if first < len(own) and own[first].line.number == number else None
+        last = before
+        for later in own[first : first + _STILL_TO_COME]:
+            if later.line.number == number:
+                continue
+            # Who handles an import that failed does without it, as a rule, and fails at that.
+            instead = later.handling and last is before and before is not None and _is_import(before)
+            last = later
+            if (later.chained and not instead) or (
+                before is not None and (later.type, later.message) == (before.type, before.message)
+            ):
+                continue  # the same failure, told on
+            return True
         return False
-    own = [one for one in raised if one.rank == text.rank and not one.ignored and not one.peer_lost]
-    number = text.line.number
-    before = next((one for one in own if one.line.number == number), None)
-    last = before
-    for later in (one for one in own if one.line.number > number):
-        # Who handles an import that failed does without it, as a rule, and fails at that.
-        instead = later.handling and last is before and before is not None and _is_import(before)
-        last = later
-        if (later.chained and not instead) or (
-            before is not None and (later.type, later.message) == (before.type, before.message)
-        ):
-            continue  # the same failure, told on
-        return True
-    return False
+
+    def goes_on(self, text: StackText) -> bool:
+        """Does the log go on for long behind it, with no failure and nobody's end in between?"""
+        if text.form not in ("exception", "line"):
+            return False
+        place = bisect_right(self._numbers, text.line.number)
+        later = self._numbers[place] if place < len(self._numbers) else self._lines
+        return later - text.line.number > _STILL_TO_COME
 
 
 def _is_import(raised: ExceptionSeen) -> bool:
@@ -90,22 +121,46 @@ def _of_status(text: StackText, death: Death) -> StackText:
     return text
 
 
-def _owners(text: StackText, deaths: Sequence[Death], texts: Sequence[StackText]) -> list[int]:
-    able = [index for index, death in enumerate(deaths) if _can_be_of(text, death)]
-    if text.pid is not None:
-        return [index for index in able if text.pid in (deaths[index].pid, *deaths[index].host_pids)]
-    if text.rank is not None and any(death.rank is not None for death in deaths):
-        return [index for index in able if deaths[index].rank == text.rank and not deaths[index].worker]
-    able = [index for index in able if deaths[index].role != "collateral"]
-    ended_so = [index for index in able if _ends_so(text, deaths[index])]
-    able = ended_so or able
-    if len(able) <= 1:
-        return able
-    # Every rank printed it, and none with its name.
-    if sum(_same(text, other) and other.rank is None for other in texts) >= len(able):
-        return able
-    first = [index for index in able if deaths[index].first]
-    return first if len(first) == 1 else []
+class _Owners:
+    """The deaths that a text can be of, by the way in which it ends a process."""
+
+    def __init__(self, deaths: Sequence[Death]) -> None:
+        self._deaths = deaths
+        self.several = sum(death.role != "collateral" for death in deaths) > 1
+        self._with_ranks = any(death.rank is not None for death in deaths)
+        self._by_pid: dict[int, list[int]] = {}
+        self._by_rank: dict[int, list[int]] = {}
+        for index, death in enumerate(deaths):
+            for pid in dict.fromkeys([death.pid, *death.host_pids]):
+                if pid is not None:
+                    self._by_pid.setdefault(pid, []).append(index)
+            if death.rank is not None and not death.worker:
+                self._by_rank.setdefault(death.rank, []).append(index)
+        self._nameless: dict[tuple[str | None, bool], list[int]] = {}
+
+    def of(self, text: StackText, same: int) -> list[int]:
+        """same: how many texts say this without a name."""
+        if text.pid is not None:
+            return self._able(text, self._by_pid.get(text.pid, ()))
+        if text.rank is not None and self._with_ranks:
+            return self._able(text, self._by_rank.get(text.rank, ()))
+        able = self._of_nobody(text)
+        # Every rank printed it, and none with its name.
+        if len(able) <= 1 or same >= len(able):
+            return able
+        first = [index for index in able if self._deaths[index].first]
+        return first if len(first) == 1 else []
+
+    def _of_nobody(self, text: StackText) -> list[int]:
+        key = (text.form, text.kind in _ABORTING)
+        if key not in self._nameless:
+            able = self._able(text, range(len(self._deaths)))
+            able = [index for index in able if self._deaths[index].role != "collateral"]
+            self._nameless[key] = [index for index in able if _ends_so(text, self._deaths[index])] or able
+        return self._nameless[key]
+
+    def _able(self, text: StackText, indexes: Iterable[int]) -> list[int]:
+        return [index for index in indexes if _can_be_of(text, self._deaths[index])]
 
 
 def _can_be_of(text: StackText, death: Death) -> bool:
@@ -124,10 +179,6 @@ def _ends_so(text: StackText, death: Death) -> bool:
     if text.kind in _ABORTING and text.form == "line" and number == SIGABRT:
         return True
     return text.form == "exception" and number is None and death.code not in (None, 0)
-
-
-def _same(one: StackText, other: StackText) -> bool:
-    return _what(one) == _what(other)
 
 
 def _what(text: StackText) -> tuple[object, ...]:

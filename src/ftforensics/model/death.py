@@ -142,13 +142,24 @@ class Outside(msgspec.Struct, frozen=True):
     signal: int | None = None
 
 
+class Behind(msgspec.Struct, frozen=True):
+    """rank had enqueued `enqueued` collectives of a process group when another one waited in `sequence`; enqueued None:
+    it says nothing of itself, while all the others do."""
+
+    rank: int
+    sequence: int
+    enqueued: int | None = None
+    cites: list[Cite] = []
+
+
 class Death(msgspec.Struct, frozen=True):
     """One process's end.
 
     pid: as its own launcher and record see it; host_pids: pids that the kernel's log may use for it (NSpid, or `pid`
     itself when it is in the initial namespace); initial_namespace: True when known to be in it, None when not known.
     signal, code: how it ended, from `ending`; both None = not known (a ring without an end mark is "ended unseen").
-    when: the best time of the end; earliest: it was alive then.
+    when: the best time of the end; earliest: it was alive then; failed: when what ended it began, where its own record or
+    the kernel says so: its way out may have taken longer than another's.
     """
 
     pid: int | None = None
@@ -171,12 +182,14 @@ class Death(msgspec.Struct, frozen=True):
     watched: bool = False  # a parent (`run`) saw the wait status
     when: Moment = Moment()
     earliest: Moment = Moment()
+    failed: Moment = Moment()
     wall: float | None = None  # date and time without a zone that a launcher gives the end, read as if in UTC
     usage: Usage | None = None
     ppid: int | None = None
     worker: bool = False  # a launcher says that it was a data worker
     first: bool = False  # a launcher calls it the first failure; its opinion
     direct: bool = False  # the command that `run` was given
+    run: str | None = None  # evidence file of the run that it was part of
     from_kernel: bool = False  # known from a kernel log alone; whose process it is, nobody says
     crash: Crash | None = None
     ring: Ring | None = None
@@ -194,6 +207,7 @@ class Death(msgspec.Struct, frozen=True):
     counters: list[CounterChange] = []
     ended_by: list[Outside] = []
     exceptions: list[ExceptionSeen] = []  # from logs
+    unowned: list[ExceptionSeen] = []  # from logs: nobody is named, and it is one of several that may have raised them
     raised: ExceptionRecord | None = None  # by its own record, or torchrun's error file
     raised_path: str | None = None
     texts: list[NativeText] = []
@@ -210,8 +224,10 @@ class Death(msgspec.Struct, frozen=True):
     cpu_limit_soft: int | None = None  # RLIMIT_CPU, seconds; None: unlimited or not known
     cpu_limit_hard: int | None = None
     rebooted: Cite | None = None  # its machine has another boot id now, and the end was not seen
+    attempt: int | None = None  # torchrun's restart count
     world_size: int | None = None  # ranks of the job
     missing: list[int] = []  # ranks of the job of which this input knows nothing, when it knows how many there are
+    behind: list[Behind] = []  # ranks that had not come to the collective in which this one waited
     missing_on: list[str] = []  # where those ran, as far as somebody says: "node 0 (10.0.0.1)"
     peers: list[Peer] = []  # whom its exceptions name as gone, those first that the input does not know
     rebooted_after: float | None = None  # seconds from the last sign of life to that boot, where both are known

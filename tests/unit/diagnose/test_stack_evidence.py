@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ftforensics.diagnose import diagnose
 from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.model.case import Case
 from ftforensics.model.death import Death, Tie
@@ -266,7 +267,9 @@ def test_without_a_common_clock_it_stays_possible() -> None:
 
 def test_another_day_by_the_launcher_s_date() -> None:
     old = msgspec.structs.replace(xid(None, 10), line=LogLine("NVRM", 1, moment=Moment(realtime=1.0e9)))
-    end = msgspec.structs.replace(died(10, 0, signal=11), line=line(1, "time: 2026-11-29_14:29:08"))
+    end = msgspec.structs.replace(
+        died(10, 0, signal=11), line=TextLine("time: 2026-11-29_14:29:08", 1, wall=1795962548.0)
+    )
     assert deaths(end, kernel_logs=[kernel(old, boot_id=None)])[10].xids == []
 
 
@@ -292,7 +295,10 @@ def test_who_says_that_another_process_went_away_did_not_begin_it() -> None:
         "Connection reset by peer. This is typically caused by a remote worker hanging.\n"
     )
     case = Case(records=[], launcher_logs=[read_launcher_log(log.encode(), path="train.log")])
-    assert build_deaths(case, []) == []
+    (death,) = build_deaths(case, [])
+    assert death.code == 1 and [(peer.host, peer.port) for peer in death.peers] == [("127.0.0.1", 45954)]
+    diagnosis = diagnose(case)
+    assert [process.role for process in diagnosis.processes] == ["collateral"]
 
 
 def test_who_gives_the_exit_code_is_told_the_last_words_too() -> None:

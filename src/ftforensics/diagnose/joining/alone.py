@@ -1,0 +1,116 @@
+"""Ends of which one source alone tells: the person, a kernel's log, a container's own state, a log's last words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ftforensics.diagnose.joining.draft import Draft, Drafts
+from ftforensics.diagnose.joining.log_texts import give_native
+from ftforensics.diagnose.matching import locator
+from ftforensics.model.basics import Cite
+from ftforensics.model.case import Case
+from ftforensics.model.kernel import Fault, KernelLog, OomKill
+from ftforensics.model.launcher import ExceptionSeen, LauncherLog
+from ftforensics.model.notice import Notice
+from ftforensics.parsers.cgroup_path import ancestry
+
+SIGKILL, SIGSEGV = 9, 11
+_LONGEST_MESSAGE = 5  # lines of an exception's text below its first; torch adds four of advice to a CUDA error
+
+
+def add_given(drafts: Drafts, case: Case) -> None:
+    """What the person says about the end is taken for processes of which nothing else does."""
+    if case.given_pid is not None and not drafts.of_pid(case.given_pid):
+        drafts.add(Draft(pid=case.given_pid))
+    alone = not len(drafts) and case.given_exit is not None
+    if alone:
+        # How it ended the person knows, and why its last words may say.
+        last = _from_last_words(case) if case.given_exit == 1 else []
+        for draft in [replace(one, code=None) for one in last] or [Draft()]:
+            drafts.add(draft)
+    _apply_given(drafts, case)
+    for log in case.launcher_logs if alone else []:
+        give_native(drafts, log)
+
+
+def add_whatever_is_known(drafts: Drafts, case: Case) -> None:
+    """Where neither a process nor a launcher tells of an end."""
+    if not len(drafts):
+        known = list(_from_kernel(case.kernel_logs)) or _from_notices(case.notices) or _from_last_words(case)
+        for draft in known:
+            drafts.add(draft)
+
+
+def _apply_given(drafts: Iterable[Draft], case: Case) -> None:
+    if case.given_exit is None:
+        return
+    unknown = [draft for draft in drafts if draft.open]
+    if len(unknown) != 1:
+        return
+    draft = unknown[0]
+    draft.given = True
+    if case.given_exit < 0:
+        draft.signal = -case.given_exit
+        text = f"signal {-case.given_exit}"
+    else:
+        draft.code = case.given_exit
+        text = f"status {case.given_exit}"
+    draft.ending.append(Cite("given", "--exit-code", text))
+
+
+def _from_kernel(logs: Sequence[KernelLog]) -> Iterator[Draft]:
+    """A kernel log alone: who it says was killed or faulted."""
+    for log in logs:
+        for event in log.events:
+            if isinstance(event, OomKill):
+                draft = Draft(pid=event.pid, uid=event.uid, host=log.host, boot_id=log.boot_id, from_kernel=True)
+                draft.signal = SIGKILL
+                draft.groups = ancestry(event.victim_group) if event.victim_group else []
+            elif isinstance(event, Fault):
+                draft = Draft(pid=event.tid, host=log.host, boot_id=log.boot_id, from_kernel=True)
+                draft.signal = SIGSEGV if event.kind == "segfault" else None
+            else:
+                continue
+            draft.names(event.comm)
+            draft.when = event.line.moment
+            draft.ending.append(Cite(log.source, locator(log, event.line), event.line.text[:200]))
+            yield draft
+
+
+def _from_last_words(case: Case) -> list[Draft]:
+    """A job's output without a launcher in it that ends with a traceback: nobody caught that exception, and Python then
+    ends with status 1 (Doc/library/sys.rst, sys.excepthook). Of several outputs each must say of which rank it is."""
+    if case.left_out:
+        return []
+    found = [(log, raised) for log in case.launcher_logs if (raised := _last_raised(log)) is not None]
+    if len(case.launcher_logs) > 1:
+        found = [(log, raised) for log, raised in found if raised[-1].rank is not None]
+    drafts = []
+    for log, raised in found:
+        last = raised[-1]
+        handed_on = [event for event in raised[-2:-1] if event.of_worker]
+        draft = Draft(code=1, exceptions=[*handed_on, last], rank=last.rank)
+        draft.when = last.line.moment
+        where = f"{log.path or 'log'}:{last.line.number}"
+        draft.ending.append(Cite("launcher", where, f"the log ends with a traceback: {last.line.text}"))
+        drafts.append(draft)
+    return drafts
+
+
+def _last_raised(log: LauncherLog) -> list[ExceptionSeen] | None:
+    raised = [event for event in log.events if isinstance(event, ExceptionSeen)]
+    ends = raised and not raised[-1].ignored and log.lines - raised[-1].line.number <= _LONGEST_MESSAGE
+    return raised if ends else None
+
+
+def _from_notices(notices: Sequence[Notice]) -> list[Draft]:
+    """A container's or step's own end, where nothing else is known and only one ended badly."""
+    bad = [one for one in notices if one.unit is not None and (one.exit_code or one.signal)]
+    if len({one.unit for one in bad}) != 1:
+        return []
+    said = bad[-1]
+    draft = Draft(host=said.host, signal=said.signal, code=None if said.signal else said.exit_code)
+    draft.when = said.moment
+    draft.ending.append(said.cite)
+    return [draft]
