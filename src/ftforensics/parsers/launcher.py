@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import accumulate
 
 from ftforensics.model.launcher import (
@@ -85,7 +86,7 @@ class _Reading:
         ]
         self._opened = 0  # the readers within something that spans lines, a bit each
         self._chosen: dict[int, list[tuple[int, LineReader]]] = {}  # by such bits
-        self._shapes = _Shapes([reader.anchors for reader in self._readers])
+        self._shapes = _shapes(tuple(reader.anchors for reader in self._readers))
         self._first: list[LauncherEvent] = []
         self._last: deque[LauncherEvent] = deque(maxlen=_LAST_EVENTS)
         self._begun: list[LauncherEvent] = []
@@ -173,7 +174,7 @@ class _Shapes:
 
     _MOST = 20_000
 
-    def __init__(self, anchors: list[tuple[str, ...]]) -> None:
+    def __init__(self, anchors: tuple[tuple[str, ...], ...]) -> None:
         bits: dict[bytes, int] = {}
         for at, words in enumerate(anchors):
             for word in words:
@@ -220,6 +221,12 @@ class _Shapes:
             return {}
         starts = accumulate((len(line) + 1 for line in text.split(b"\n")), initial=0)
         return {shape: bits[start] for shape, start in zip(shapes, starts, strict=False) if start in bits}
+
+
+@cache
+def _shapes(anchors: tuple[tuple[str, ...], ...]) -> _Shapes:
+    """One for all logs: those of a thousand ranks are alike."""
+    return _Shapes(anchors)
 
 
 def _blocks(data: Iterable[bytes] | bytes) -> Iterator[bytes]:
