@@ -16,6 +16,7 @@ import msgspec
 from ftforensics.model.basics import Address
 from ftforensics.model.crash import CrashRecord
 from ftforensics.model.diagnosis import Diagnosis
+from ftforensics.model.exception import ExceptionRecord
 from ftforensics.model.helper_report import HelperReport
 from ftforensics.model.ledger import Snapshot
 from ftforensics.model.preflight import Preflight
@@ -26,6 +27,7 @@ from ftforensics.wire.ledger import LedgerLine
 PUBLISHED: dict[str, tuple[type[msgspec.Struct], str]] = {
     "check.schema.json": (Preflight, "ftforensics.check/1"),
     "crash.schema.json": (CrashRecord, "ftforensics.crash/1"),
+    "exception.schema.json": (ExceptionRecord, "ftforensics.exception/1"),
     "helper.schema.json": (HelperReport, "ftforensics.helper/1"),
     "report.schema.json": (Diagnosis, "ftforensics.report/1"),
     "libraries.schema.json": (LoadedStack, "ftforensics.libraries/1"),
