@@ -13,7 +13,7 @@ import msgspec
 
 from ftforensics.causes.sizes import time_text
 from ftforensics.model.diagnosis import Diagnosis, ProcessReport
-from ftforensics.report.phrases import clock, ending, is_worker, leaves_nothing, name, root, who
+from ftforensics.report.phrases import clock, ending, is_worker, leaves_nothing, name, nobody_here, root, who
 
 MOST_NAMED = 6  # pids of processes without a rank
 MOST_RUNS = 12  # ranges of ranks in a line
@@ -52,12 +52,16 @@ def table(diagnosis: Diagnosis, most: int) -> Table | None:
         return None
     hosts = dict.fromkeys(process.host for process in processes if process.host)
     several = len(hosts) > 1
-    groups = _grouped(processes, _own_fate)
+    # Who the report is about stands alone and first, even where another one may have failed before it.
+    first = None if nobody_here(diagnosis) else root(diagnosis)
+    rest = processes if first is None else processes[1:]
+    groups = _grouped(rest, _own_fate)
     if len(groups) > most:
-        groups = _grouped(processes, _alike_anywhere)
+        groups = _grouped(rest, _alike_anywhere)
     groups.sort(key=lambda members: _ORDER.get(members[0].role, 2))  # stable: in the order of their first members
-    first = root(diagnosis)
-    began = first.time if first is not None and first.role == "root" else None
+    if first is not None:
+        groups.insert(0, [first])
+    began = first_time(diagnosis)
     fates = [
         Fate(
             names(members, with_host=several),
@@ -70,9 +74,8 @@ def table(diagnosis: Diagnosis, most: int) -> Table | None:
     fates = _with_workers_below(fates)
     if diagnosis.missing:
         # They are the answer where nobody here failed first, and a remark where somebody did.
-        at = 0 if began is None and not (first and first.role == "root") else len(fates)
-        fates.insert(at, _missing(diagnosis))
-    left_out = _without_room(fates, most)
+        fates.insert(len(fates) if first is not None else 0, _missing(diagnosis))
+    left_out = _without_room(fates, most, fates[:1])
     dropped = {id(fate) for fate in left_out}
     return Table(
         "Ranks" if diagnosis.missing or any(process.rank is not None for process in processes) else "Processes",
@@ -117,15 +120,15 @@ def _sender_name(by: str | None) -> str:
     return match[1] if match else by or ""
 
 
-def _without_room(fates: Sequence[Fate], most: int) -> list[Fate]:
-    """The smallest ones, of each role the largest excepted."""
+def _without_room(fates: Sequence[Fate], most: int, always: Sequence[Fate]) -> list[Fate]:
+    """The smallest ones; of each role the largest stays."""
     if len(fates) <= most:
         return []
     largest: dict[str, Fate] = {}
     for fate in fates:
         if fate.role not in largest or len(fate.members) > len(largest[fate.role].members):
             largest[fate.role] = fate
-    kept = {id(fate) for fate in largest.values()}
+    kept = {id(fate) for fate in (*largest.values(), *always)}
     spare = sorted((fate for fate in fates if id(fate) not in kept), key=lambda fate: -len(fate.members))
     return spare[max(most - len(kept), 0) :]
 
@@ -139,9 +142,9 @@ def _with_workers_below(fates: Sequence[Fate]) -> list[Fate]:
         if process.rank is not None
     }
     below: dict[int, list[Fate]] = {}
-    for fate in fates:
+    for index, fate in enumerate(fates):  # the first stays where it is
         member = fate.members[0]
-        if is_worker(member) and member.role != "root" and member.rank in place:
+        if index and is_worker(member) and member.rank in place:
             below.setdefault(place[member.rank], []).append(msgspec.structs.replace(fate, below=True))
     moved = {id(member) for those in below.values() for fate in those for member in fate.members[:1]}
     ordered: list[Fate] = []
@@ -231,6 +234,12 @@ def ranges(numbers: Sequence[int], most: int = MOST_RUNS) -> str:
 def _run(run: Sequence[int]) -> str:
     # Two neighbours are a list; "0-1" saves nothing.
     return f"{run[0]}{', ' if run[-1] == run[0] + 1 else '-'}{run[-1]}" if len(run) > 1 else str(run[0])
+
+
+def first_time(diagnosis: Diagnosis) -> float | None:
+    """When the process that the report is about ended, which the others' times are counted from."""
+    first = root(diagnosis)
+    return first.time if first is not None and not nobody_here(diagnosis) else None
 
 
 def later(members: Sequence[ProcessReport], began: float | None) -> str:

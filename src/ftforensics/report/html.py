@@ -66,7 +66,7 @@ def render(diagnosis: Diagnosis, records: Sequence[CrashRecord] = ()) -> str:
         last=ring.table(root, root.last_second) if root and root.last_second else None,
         table=table,
         named=_named(table) if table else [],
-        began=root.time if root is not None and root.role == "root" else None,
+        began=fates.first_time(diagnosis),
         course=everything,
         # A long one stays closed below what matters most.
         short=course.course(diagnosis, full=False) if everything and len(everything.entries) > MOST_OPEN else None,

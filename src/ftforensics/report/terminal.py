@@ -466,13 +466,13 @@ def _fates(page: Page, diagnosis: Diagnosis) -> None:
         # The narrow column first: whose it is may take a line and more.
         page.hanging(f"  {name(fate.role):<{roles}}  {'  ' if fate.below else ''}", f"{fate.who}: {fate.how}")
         if page.view.verbose:
-            _members(page, fate, root(diagnosis))
+            _members(page, fate, fates.first_time(diagnosis))
     if table.left_out:
         more = "" if page.view.verbose else "; -v shows more"
         page.hanging("  ", f"... {table.left_out} more kinds of end, of {table.left_out_members} processes{more}")
 
 
-def _members(page: Page, fate: fates.Fate, first: ProcessReport | None) -> None:
+def _members(page: Page, fate: fates.Fate, began: float | None) -> None:
     """Each with the reason of its role; a reason that all share stands once."""
     reasons = {member.reason for member in fate.members}
     shared = len(reasons) == 1
@@ -480,7 +480,6 @@ def _members(page: Page, fate: fates.Fate, first: ProcessReport | None) -> None:
         page.hanging("      because: ", excerpt(reason.text), right=place_of(reason))
     if shared and len(fate.members) == 1:
         return
-    began = first.time if first is not None and first.role == "root" else None
     for process in fate.members[:MOST_MEMBERS]:
         page.hanging("      ", who(process) + fates.later([process], began))
         if process.reason and not shared:

@@ -141,6 +141,16 @@ def test_where_nobody_here_failed_first_the_missing_stand_first(make_peer_lost: 
     assert (made.of, [fate.role for fate in made.fates]) == ("2 of 4 on gpu-08", ["missing", "collateral"])
 
 
+def test_without_a_root_the_one_that_the_report_is_about_stands_first(make_killed: Make) -> None:
+    processes = [process(rank=rank, role="unknown", time=100.0 + rank) for rank in range(4)]
+    made = table(make_killed(processes=[processes[2], processes[0], processes[1], processes[3]]), 8)
+    assert made is not None
+    assert [f"{fate.role} {fate.who}: {fate.how}" for fate in made.fates] == [
+        "unknown rank 2 (pid 50): ended by SIGTERM",
+        "unknown ranks 0, 1, 3: ended by SIGTERM, 2 s before to 1 s after",
+    ]
+
+
 def test_one_process_alone_has_no_table(make_killed: Make) -> None:
     assert table(make_killed(processes=[ROOT]), 8) is None
 
