@@ -9,6 +9,7 @@ import msgspec
 from ftforensics.causes.advice import on_cuda, package_of
 from ftforensics.causes.blame import blame
 from ftforensics.diagnose.attempts import MOST_ATTEMPTS, in_one_line, split
+from ftforensics.diagnose.collectives import with_behind
 from ftforensics.diagnose.crash import prepare
 from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.diagnose.first_failure import in_order, is_alike, is_taken_along
@@ -16,7 +17,7 @@ from ftforensics.diagnose.judge import Judge, Judged
 from ftforensics.diagnose.missing import with_missing
 from ftforensics.diagnose.names import Resolver, module_offsets
 from ftforensics.diagnose.process_report import report_of
-from ftforensics.diagnose.roles import STRANGER, sent_politely
+from ftforensics.diagnose.roles import STRANGER, sent_politely, waited_in_vain
 from ftforensics.diagnose.timeline import timeline_of
 from ftforensics.diagnose.verdict import Weighed
 from ftforensics.model.basics import Gap
@@ -46,7 +47,7 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
 
 def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:
     crashes = [prepare(record, resolve) for record in case.records]
-    deaths = with_missing(build_deaths(case, crashes), case)
+    deaths = with_behind(with_missing(build_deaths(case, crashes), case), case.launcher_logs)
     judge = Judge(resolve, case.changes)
     order = in_order([judge.judge(death) for death in deaths])
     if not order.judged:
@@ -150,11 +151,11 @@ def _nothing_died(case: Case) -> Verdict:
 
 
 def _role(judged: Judged, root: Death | None) -> str:
+    best = judged.weighed.best
     if judged.death is root:
         return "root"
-    best = judged.weighed.best
-    if best is not None and best.cause == "nccl-watchdog-abort" and best.confidence is not Confidence.POSSIBLE:
-        return "victim"  # it waited for somebody until its watchdog ended it
+    if waited_in_vain(best):
+        return "victim"
     if judged.consequence is not None or is_taken_along(judged):
         return "collateral"
     return "collateral" if root is not None and sent_politely(judged.death, best) else "unknown"

@@ -66,6 +66,8 @@ def consequence(death: Death, best: Finding | None, relations: Relations) -> Cit
         return _first(best.supports) if relations.others(death) else None
     if death.ended_by and death.signal in (None, SIGTERM, SIGKILL) and relations.another_first(death):
         return death.ended_by[0].cite
+    if waited_in_vain(best) and death.behind:
+        return _first(death.behind[0].cites)
     lost = says_only_peer_lost(death)
     if lost is not None:
         return lost
@@ -85,6 +87,11 @@ def consequence(death: Death, best: Finding | None, relations: Relations) -> Cit
             None,
         )
     )
+
+
+def waited_in_vain(best: Finding | None) -> bool:
+    """Did its watchdog end it because others had not come to a collective?"""
+    return best is not None and best.cause == "nccl-watchdog-abort" and best.confidence is not Confidence.POSSIBLE
 
 
 def _after_child(child: Death | None) -> Cite | None:

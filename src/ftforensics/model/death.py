@@ -158,8 +158,8 @@ class Death(msgspec.Struct, frozen=True):
     pid: as its own launcher and record see it; host_pids: pids that the kernel's log may use for it (NSpid, or `pid`
     itself when it is in the initial namespace); initial_namespace: True when known to be in it, None when not known.
     signal, code: how it ended, from `ending`; both None = not known (a ring without an end mark is "ended unseen").
-    when: the best time of the end; earliest: it was alive then; failed: when what ended it began, where its own record or
-    the kernel says so: its way out may have taken longer than another's.
+    when: the best time of the end; earliest: it was alive then; failed: when what ended it began, where its own record
+    or the kernel says so: its way out may have taken longer than another's.
     """
 
     pid: int | None = None

@@ -111,12 +111,14 @@ class StackText(msgspec.Struct, frozen=True):
     """What CUDA, the loader or a library says about the software stack.
 
     kind: "cuda-error" (code: CUDA's error number; version: the driver's level as torch printed it, 12010),
-    "undefined-symbol" (library, symbol), "symbol-version" (library: who wants it, symbol: "GLIBCXX_3.4.32", file: where
-    it is not), "library-missing" (library), "cudnn-versions" (wanted, found), "cudnn-parts" (library: a part that could
-    not be loaded or that does not fit), "cudnn-status" (symbol: another status of cuDNN's), "built-for" (library
-    "xformers", wanted: torch it was built for, found: torch that is there), "openmp-twice" (libraries in `library` and
-    `file`), "fork-after-cuda", "nccl-watchdog" (symbol: the collective, seconds: its timeout), "driver-versions" (NVML:
-    the driver's library and module differ; found: the library's).
+    "undefined-symbol" (library, symbol), "symbol-version" (library: who wants it, symbol: "GLIBCXX_3.4.32", file:
+    where it is not), "library-missing" (library), "cudnn-versions" (wanted, found), "cudnn-parts" (library: a part
+    that could not be loaded or that does not fit), "nccl-progress" (how far a rank's watchdog saw its collectives
+    come: sequence: the one that it waits for, enqueued, completed: the last ones; symbol: the process group), "cudnn-
+    status" (symbol: another status of cuDNN's), "built-for" (library "xformers", wanted: torch it was built for,
+    found: torch that is there), "openmp-twice" (libraries in `library` and `file`), "fork-after-cuda", "nccl-
+    watchdog" (symbol: the collective, seconds: its timeout), "driver-versions" (NVML: the driver's library and module
+    differ; found: the library's).
 
     form: where it stood: "exception" (last line of a Python traceback, which also ends the process unless somebody
     caught it), "what" (of an uncaught C++ exception), "warning" (a Python warning: the process went on), "line" (as the
@@ -135,16 +137,24 @@ class StackText(msgspec.Struct, frozen=True):
     rank: int | None = None
     pid: int | None = None
     form: str | None = None
+    sequence: int | None = None  # number of a collective in its process group, the same on all ranks
+    enqueued: int | None = None
+    completed: int | None = None
 
 
 LauncherEvent = ProcessDied | SignalledBy | ProcessStarted | ExceptionSeen | NativeText | StackText | AttemptBegan
 
 
 class LauncherLog(msgspec.Struct, frozen=True):
-    """One log. launchers: whose wording was recognised; attempts are separated by the launcher's restarts."""
+    """One log. launchers: whose wording was recognised; attempts are separated by the launcher's restarts. rank,
+    local_rank, attempt (torchrun's restart count): of the one process whose output it is, as its path says (torchrun's
+    --log-dir, a folder a rank); events that are its own words have its rank then."""
 
     path: str | None = None
     launchers: list[str] = []
     lines: int = 0
     events: list[LauncherEvent] = []
     cut: bool = False
+    rank: int | None = None
+    local_rank: int | None = None
+    attempt: int | None = None

@@ -254,6 +254,14 @@ _TIMEOUT = re.compile(
 )
 _OPERATION = re.compile(r"OpType=(\w{1,60})")
 _MILLISECONDS = re.compile(r"Timeout\(ms\)=(\d{1,12})")
+_SEQUENCE = re.compile(r"SeqNum=(\d{1,18})")
+# "Exception (either an error or timeout) detected by watchdog at work: 5, last enqueued NCCL work: 8, last completed
+# NCCL work: 4."; "Timeout at NCCL work: 5, ..." in 2.3.
+_PROGRESS = re.compile(
+    r"(?:Exception \(either an error or timeout\) detected by watchdog at work|Timeout at NCCL work): (\d{1,18}), "
+    r"last enqueued NCCL work: (-?\d{1,18}), last completed NCCL work: (-?\d{1,18})"
+)
+_GROUP = re.compile(r"PG (?:ID \d{1,9} PG GUID|GUID) (\S{1,80}) Rank")
 _RANK = re.compile(r"\bRank (\d{1,7})(?:\]|$)")
 
 
@@ -268,7 +276,19 @@ def watchdog_timeout(said: str, line: TextLine) -> StackText | None:
         "nccl-watchdog",
         symbol=operation[1] if operation else None,
         seconds=int(limit[1]) / 1000 if limit else None,
+        sequence=int(number[1]) if (number := _SEQUENCE.search(found["work"])) else None,
     )
+
+
+def watchdog_progress(said: str, who: str, line: TextLine) -> StackText | None:
+    """who: the writer, as ProcessGroupNCCL calls it: "PG ID 0 PG GUID 0(default_pg) Rank 1"."""
+    found = _PROGRESS.match(said)
+    if not found:
+        return None
+    group = _GROUP.search(who)
+    sequence, enqueued, completed = (int(number) for number in found.groups())
+    name = group[1] if group else None
+    return StackText(line, "nccl-progress", symbol=name, sequence=sequence, enqueued=enqueued, completed=completed)
 
 
 def rank_in(text: str) -> int | None:

@@ -359,8 +359,28 @@ CAUGHT = f"Watchdog caught collective operation timeout: {WORK} before timing ou
 )
 def test_the_watchdog_of_each_torch(line: str) -> None:
     (one,) = said(line)
-    assert one == text("nccl-watchdog", symbol="ALLREDUCE", seconds=600.0, rank=1, form="line")
+    assert one == text("nccl-watchdog", symbol="ALLREDUCE", seconds=600.0, rank=1, form="line", sequence=5)
     assert said(f'INFO notes: the night before it was "{line}"\n') == []
+
+
+@pytest.mark.parametrize(
+    ("said_by", "words"),
+    [
+        (
+            "[PG ID 0 PG GUID 0(default_pg) Rank 1]",
+            "Exception (either an error or timeout) detected by watchdog at work:",
+        ),
+        ("[PG 0(default_pg) Rank 1]", "Timeout at NCCL work:"),
+    ],
+)
+def test_how_far_the_watchdog_saw_its_rank_come(said_by: str, words: str) -> None:
+    line = (
+        f"[rank1]:[E1206 18:44:12.715 ProcessGroupNCCL.cpp:1785] {said_by} {words} 5, last enqueued NCCL work: 8, last "
+        "completed NCCL work: 4."
+    )
+    group = "0(default_pg)" if "GUID" in said_by else None
+    assert said(line) == [text("nccl-progress", symbol=group, rank=1, form="line", sequence=5, enqueued=8, completed=4)]
+    assert said(f'INFO it said "{line}"') == []
 
 
 def test_the_watchdogs_exception_and_its_last_words() -> None:
@@ -374,7 +394,7 @@ def test_the_watchdogs_exception_and_its_last_words() -> None:
     )
     assert said(log) == [
         text("nccl-watchdog", rank=5, form="line"),
-        text("nccl-watchdog", symbol="_ALLGATHER_BASE", seconds=1800.0, rank=5, form="what"),
+        text("nccl-watchdog", symbol="_ALLGATHER_BASE", seconds=1800.0, rank=5, form="what", sequence=9141),
     ]
 
 

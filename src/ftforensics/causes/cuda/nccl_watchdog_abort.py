@@ -126,11 +126,11 @@ def check_death(death: Death) -> Iterator[Finding]:
     yield Finding(
         cause="nccl-watchdog-abort",
         confidence=likely_if(timed_out is not None or not errors),
-        summary=_summary(timed_out),
-        supports=text_cites(death, [timed_out or texts[-1]]),
+        summary=_summary(timed_out, death),
+        supports=[*text_cites(death, [timed_out or texts[-1]]), *_cites_of(death)],
         against=[Cite("launcher", f"line {one.number}", one.text) for one in errors[:1]],
-        unknown=[Gap("launcher", "which rank did not come", "ftforensics analyze RUN_FOLDER")],
-        remedies=list(_REMEDIES),
+        unknown=[] if death.behind else [Gap("launcher", "which rank did not come", "ftforensics analyze RUN_FOLDER")],
+        remedies=[*_look_at(death), *_REMEDIES],
     )
 
 
@@ -138,7 +138,32 @@ def _is_watchdogs(text: StackText) -> bool:
     return text.kind == "nccl-watchdog"
 
 
-def _summary(text: StackText | None) -> str:
+def _cites_of(death: Death) -> list[Cite]:
+    return list(dict.fromkeys(cite for behind in death.behind for cite in behind.cites))[:6]
+
+
+def _look_at(death: Death) -> list[Remedy]:
+    if not death.behind:
+        return []
+    return [Remedy(f"Look at what {_ranks(death)} did meanwhile: its own output, or its stacks when it hangs again")]
+
+
+def _ranks(death: Death) -> str:
+    ranks = [behind.rank for behind in death.behind]
+    named = ", ".join(str(rank) for rank in ranks[:6]) + (f" and {len(ranks) - 6} more" if len(ranks) > 6 else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {named}"
+
+
+def _summary(text: StackText | None, death: Death | None = None) -> str:
+    if death is not None and death.behind:
+        first = death.behind[0]
+        operation = f", {text.symbol.lower()}" if text is not None and text.symbol else ""
+        limit = f" within {text.seconds:g} s" if text is not None and text.seconds else ""
+        sure = "" if first.enqueued is not None else ", by its silence"
+        return (
+            f"NCCL's watchdog ended the process: {_ranks(death)} did not come to collective {first.sequence}"
+            f"{operation}{limit}{sure}."
+        )
     if text is None:
         return (
             "NCCL's watchdog ended the process: a collective did not finish or failed, and the culprit may be another "
