@@ -1,128 +1,115 @@
 """From the paths a person gives to a Case: records, rings, runs and logs, and what lies beside them.
 
-What a file is, its content says, never its name. Nothing here waits: a FIFO or a device is refused before it is opened,
-and of a huge file only the beginning is read before it is known to be ours.
+What a file is and what it holds, `cli.reading` says; which files a folder has, `cli.folders`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
+import gc
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from typing import BinaryIO
+from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
+from ftforensics.cli.complaints import Complaints, no_file, nothing_below, nothing_in, unreadable
 from ftforensics.cli.errors import BadUsage, Failure, UnreadableInput
+from ftforensics.cli.folders import Listed, files_below
+from ftforensics.cli.helpers_beside import HelpersBeside
 from ftforensics.cli.output import complain
 from ftforensics.cli.progress import Progress
-from ftforensics.cli.recognise import HEAD, HELPER_MARK, KNOWN, LOG_HEAD, RECORD_MARK, REPORT_MARK, Kind, recognise
+from ftforensics.cli.reading import (
+    LARGEST_RECORD,
+    Found,
+    Pile,
+    add,
+    input_in_folder,
+    of_rank,
+    opened_input,
+    whole_ring,
+    with_year,
+)
+from ftforensics.cli.recognise import Kind
+from ftforensics.cli.shares import in_shares
 from ftforensics.host.host import Host, Refusal
 from ftforensics.model.basics import Gap
-from ftforensics.model.case import Case, CaseRecord, CaseRing
+from ftforensics.model.case import Case, CaseException, CaseRecord, CaseRing
 from ftforensics.model.crash import CrashRecord
-from ftforensics.model.helper_report import HelperReport
-from ftforensics.model.kernel import KernelLog
 from ftforensics.model.launcher import LauncherLog
-from ftforensics.model.moment import Moment
-from ftforensics.model.notice import Notice
-from ftforensics.model.run import RunEvidence
-from ftforensics.parsers.kernel_log import OVERRUN, read_kernel_log
-from ftforensics.parsers.launcher import read_launcher_log
-from ftforensics.parsers.launcher_line import local_time
-from ftforensics.parsers.notices import read_notices
-from ftforensics.sources.processes import is_alive
-from ftforensics.wire.helper_report import read_helper_report
-from ftforensics.wire.record import Loss, LossKind, NewerSchema, NotARecord, ReadRecord, read_record
-from ftforensics.wire.ring import NotARing, looks_like_a_ring, read_ring
-from ftforensics.wire.run_evidence import read_run_evidence
+from ftforensics.sources.identity_here import Identity
+from ftforensics.wire.record import Loss, LossKind
 
-LARGEST_RECORD = 256 << 20  # bytes; the largest real one seen, 300 threads and 2,000 maps, is under 8 MB
-LARGEST_HELPER = 64 << 20
-LARGEST_DOCUMENT = 64 << 20  # of a scheduler or container; a log is read piece by piece and may have any size
-MOST_FILES = 20_000  # of a folder; a run folder has a few a rank
-LARGEST_MIXED = 16 << 20  # of a job's output with a kernel log in it
-PIECE = 1 << 20
-# In a folder a text counts as a log when it is called like one: it also holds scripts, notes and the data of the job.
-LOG_NAMES = (".log", ".txt", ".out", ".err", ".jsonl")
-
-
-class Found(msgspec.Struct, frozen=True):
-    """A record that was read, with where it lies."""
-
-    path: str
-    reading: ReadRecord
-    oversized: bool = False
-
-
-@dataclass
-class _Pile:
-    """What has been read so far. empty: logs without a line; strange: logs in which nothing was known."""
-
-    records: list[Found] = field(default_factory=list)
-    rings: list[CaseRing] = field(default_factory=list)
-    runs: list[RunEvidence] = field(default_factory=list)
-    kernel_logs: list[KernelLog] = field(default_factory=list)
-    launcher_logs: list[LauncherLog] = field(default_factory=list)
-    notices: list[Notice] = field(default_factory=list)
-    empty: list[str] = field(default_factory=list)
-    strange: list[str] = field(default_factory=list)
-    seen: set[tuple[int, int]] = field(default_factory=set)
-
-    @property
-    def usable(self) -> bool:
-        logs = any(log.events or log.launchers for log in self.launcher_logs)
-        return bool(self.records or self.rings or self.runs or self.kernel_logs or self.notices or logs)
+WHOLE_RINGS = 32  # of more rings than that, of those only that may tell how it began all samples are read
+_FEW_HOSTS = 4  # whose names are told one by one
 
 
 def gather(
-    paths: Sequence[str], *, pid: int | None, rank: int | None, progress: Progress, exit_code: int | None = None
+    paths: Sequence[str],
+    *,
+    pid: int | None,
+    rank: int | None,
+    progress: Progress,
+    exit_code: int | None = None,
+    deep: bool = True,
 ) -> Case:
     """The case in `paths`. What cannot be read is complained about, and is an error only when nothing is left.
 
-    exit_code: how the process ended, as the person says: negative or above 128 for a signal.
+    exit_code: how the process ended, as the person says: negative or above 128 for a signal; deep: also what lies in
+    folders of the given folders.
     Raises UnreadableInput, or BadUsage when `pid` and `rank` leave nothing.
     """
-    pile = _Pile()
+    with _without_collector():
+        return _gather(paths, pid, rank, progress, exit_code, deep)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Of ten thousand ranks come millions of objects, none in a cycle: to look through them again and again takes
+    longer than to read them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.freeze()
+            gc.enable()
+
+
+def _gather(
+    paths: Sequence[str], pid: int | None, rank: int | None, progress: Progress, exit_code: int | None, deep: bool
+) -> Case:
+    pile = Pile()
     failures: list[Failure] = []
+    unread = 0
     for path in paths:
         try:
-            _add_path(path, pile, progress)
+            unread += _add_path(path, pile, progress, deep)
         except UnreadableInput as failure:
             failures.append(failure)
     _complain(pile, failures)
-    pile.kernel_logs = [_with_year(log, pile.launcher_logs, progress) for log in pile.kernel_logs]
+    launcher_logs = _told_apart(pile.launcher_logs)
+    kernel_logs = [with_year(log, launcher_logs, progress) for log in pile.kernel_logs]
     chosen = [one for one in pile.records if _fits(one.reading.record, pid, rank)]
     rings = [one for one in pile.rings if _ring_fits(one, pid, rank)]
-    texts = pile.runs or pile.kernel_logs or pile.launcher_logs or pile.notices
-    if not chosen and not rings and not texts:
-        names = [_name(one.reading.record) for one in pile.records] + [_ring_name(one) for one in pile.rings]
-        raise BadUsage(f"none of the records is of {_wanted(pid, rank)}", hint="there are " + ", ".join(names[:12]))
-    boot_id = _boot_id()
-    records = []
-    for number, one in enumerate(chosen, 1):
-        progress.say(f"reading what lies beside record {number} of {len(chosen)}")
-        helper = _helper_of(one)
-        gaps = [*_gaps_of(one), *_foreign(one.reading.record, boot_id)]
-        if isinstance(helper, Gap):
-            gaps.append(helper)
-            helper = None
-        records.append(CaseRecord(record=one.reading.record, path=one.path, helper=helper, gaps=gaps))
+    exceptions = [one for one in pile.exceptions if _exception_fits(one, pid, rank)]
+    texts = pile.runs or kernel_logs or launcher_logs or pile.notices
+    if not chosen and not rings and not exceptions and not texts:
+        raise BadUsage(f"none of the records is of {_wanted(pid, rank)}", hint="there are " + _names(pile))
     return Case(
-        records=records,
-        rings=rings,
+        records=_with_what_lies_beside(chosen, progress),
+        rings=_some_whole(rings, progress),
+        exceptions=exceptions,
         runs=pile.runs,
-        kernel_logs=pile.kernel_logs,
-        launcher_logs=pile.launcher_logs,
+        kernel_logs=kernel_logs,
+        launcher_logs=launcher_logs,
         notices=pile.notices,
         given_exit=_as_status(exit_code),
         given_pid=pid,
         given_rank=rank,
-        left_out=len(failures),
+        left_out=len(failures) + unread,
         gaps=[
             *(gap for run in pile.runs for gap in run.gaps),
             *(Gap(Kind.KERNEL.value, f"{path} holds no line: it excludes nothing") for path in pile.empty),
@@ -137,10 +124,11 @@ def _as_status(exit_code: int | None) -> int | None:
     return 128 - exit_code
 
 
-def _complain(pile: _Pile, failures: Sequence[Failure]) -> None:
+def _complain(pile: Pile, failures: Sequence[Failure]) -> None:
     if not pile.usable:
         if pile.launcher_logs or pile.empty:
-            failures = [*failures, *(_nothing_in(path) for path in (*pile.strange, *pile.empty))]
+            blank = [nothing_in(path, empty=True) for path in pile.empty]
+            failures = [*failures, *(nothing_in(path, empty=False) for path in pile.strange), *blank]
         for earlier in failures[:-1]:
             complain(str(earlier))
         raise failures[-1]
@@ -148,299 +136,107 @@ def _complain(pile: _Pile, failures: Sequence[Failure]) -> None:
         complain(f"{skipped} (left out)")
 
 
-def _nothing_in(path: str) -> UnreadableInput:
-    if os.path.isfile(path) and os.stat(path).st_size < HEAD and not _head(path).strip(b" \t\r\n\0"):
-        hint = "the process was ended before it could write; look for another *.crash.json beside it"
-        return UnreadableInput(f"{path}: the file is empty", hint=hint)
-    return UnreadableInput(
-        f"{path}: nothing in it is known: no launcher's, kernel's or scheduler's line about a process that ended",
-        hint="give a crash record, a ring, a run folder, the job's output or a kernel log",
-    )
-
-
-def _add_path(path: str, pile: _Pile, progress: Progress) -> None:
+def _add_path(path: str, pile: Pile, progress: Progress, deep: bool) -> int:
+    """How many folders below it could not be read."""
     try:
         status = os.stat(path)
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     if stat.S_ISDIR(status.st_mode):
-        _add_folder(path, pile, progress)
-    elif not stat.S_ISREG(status.st_mode):
-        _contents(path)  # says what it is instead
-    elif (status.st_dev, status.st_ino) not in pile.seen:  # the same file twice, or a file and its folder
-        pile.seen.add((status.st_dev, status.st_ino))
-        _add_file(path, recognise(_head(path), status.st_size), pile, progress)
+        return _add_folder(path, pile, progress, deep)
+    if not stat.S_ISREG(status.st_mode):
+        raise no_file(path, status.st_mode)
+    if pile.is_new(status):
+        add(opened_input(path, status.st_size), pile, progress)
+    return 0
 
 
-def _add_file(path: str, kind: Kind, pile: _Pile, progress: Progress) -> None:
-    if kind is Kind.RING:
-        pile.rings.append(_ring_in(path))
-    elif kind is Kind.RUN:
-        run = read_run_evidence(_contents(path)[1], path)
-        pile.runs.append(run)
-        pile.kernel_logs += _kernel_of(run)
-    elif kind is Kind.KERNEL:
-        with _log_of(path, progress) as pieces:
-            pile.kernel_logs.append(read_kernel_log(pieces, path=path))
-        pile.notices += _notices_in(path)
-        pile.launcher_logs += _job_within(path, progress)
-    elif kind is Kind.JSON:
-        notices = _notices_in(path)
-        if notices:
-            pile.notices += notices
-        else:
-            pile.records.append(_record_in(path))
-    elif kind is Kind.LOG and not path.endswith(".crash.json"):
-        with _log_of(path, progress) as pieces:
-            log = read_launcher_log(pieces, path=path)
-        pile.launcher_logs.append(log)
-        notices = _notices_in(path)
-        pile.notices += notices
-        if not (log.events or log.launchers or notices):
-            pile.strange.append(path)
-    elif kind is Kind.BLANK and not path.endswith(".json"):
-        pile.empty.append(path)
-    else:
-        pile.records.append(_record_in(path))
-
-
-def _add_folder(folder: str, pile: _Pile, progress: Progress) -> None:
+def _add_folder(folder: str, pile: Pile, progress: Progress, deep: bool) -> int:
     """Everything of ours in a run folder, and its logs. What else lies there is passed over in silence."""
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for _, entry in zip(range(MOST_FILES), entries, strict=False))
-    except OSError as error:
-        raise _unreadable(folder, error) from None
-    refused: list[Failure] = []
-    for number, name in enumerate(names, 1):
-        progress.say(f"looking through {folder}: {number} of {len(names)}")
-        path = os.path.join(folder, name)
-        kind = _kind_in_folder(path, name)
-        if kind is None:
-            continue
-        try:
-            _add_path(path, pile, progress)
-        except UnreadableInput as failure:
-            refused.append(failure)
-    for skipped in refused if pile.usable else refused[:-1]:
-        complain(f"{skipped} (left out)")
+    complaints = Complaints()
+    listed = [one for one in files_below(folder, complaints, progress, deep=deep) if pile.is_new(one.status)]
+    progress.say(f"reading {len(listed):,} files")
+    for part, failures in in_shares(listed, partial(_read, progress=progress, identity=pile.identity)):
+        pile.take(part)
+        for path, failure in failures:
+            complaints.add(path, failure)
+    for line in complaints.lines(but=None if pile.usable else complaints.last):
+        complain(line)
     if pile.usable:
-        return
+        return complaints.folders
     pile.strange.clear()  # one line is enough
     pile.empty.clear()
     pile.launcher_logs.clear()
-    if refused:
-        raise refused[-1]
-    raise UnreadableInput(
-        f"{folder}: no crash record, ring or known log in this folder", hint=_folder_hint(folder, names)
-    )
+    raise complaints.last or nothing_below(folder)
 
 
-def _kind_in_folder(path: str, name: str) -> Kind | None:
-    """None: not for us. A file named like a record that is empty or cut in its first line counts: it will be told."""
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        kind = recognise(_head(path), status.st_size)
-    except (OSError, UnreadableInput):
-        return Kind.RECORD if name.endswith(".crash.json") else None
-    if kind in (Kind.RECORD, Kind.RING, Kind.RUN) or name.endswith(".crash.json"):
-        return kind
-    if kind in (Kind.KERNEL, Kind.LOG) and name.endswith(LOG_NAMES):
-        return kind
-    if kind is Kind.BLANK and name.startswith(("kern", "dmesg")):
-        return kind
-    return Kind.JSON if kind is Kind.JSON and name.endswith(".json") and _notices_in(path) else None
-
-
-def _head(path: str) -> bytes:
-    try:
-        with _opened(path) as stream:
-            return stream.read(LOG_HEAD)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-
-
-def _opened(path: str) -> BinaryIO:
-    """Between stat and open a file can become a FIFO; O_NONBLOCK opens that too without waiting."""
-    return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb")
-
-
-@contextlib.contextmanager
-def _log_of(path: str, progress: Progress) -> Iterator[Iterator[bytes]]:
-    """A log piece by piece, whatever its size."""
-    try:
-        stream = _opened(path)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    with stream:
-        yield _pieces(path, stream, progress)
-
-
-def _pieces(path: str, stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
-    done, size = 0, max(os.fstat(stream.fileno()).st_size, 1)
-    while True:
+def _read(
+    files: Sequence[Listed], progress: Progress, identity: Identity
+) -> tuple[Pile, list[tuple[str, UnreadableInput]]]:
+    part = Pile(identity=identity)
+    failures = []
+    for number, listed in enumerate(files, 1):
+        progress.say(f"reading {listed.path}: {number:,} of {len(files):,}")
         try:
-            piece = stream.read(PIECE)
-        except OSError as error:
-            raise _unreadable(path, error) from None
-        if not piece:
-            return
-        done += len(piece)
-        if size > 32 * PIECE:
-            progress.say(f"reading {path}: {done * 100 // size} %")
-        yield piece
+            one = input_in_folder(listed)
+            if one is not None:
+                add(one, part, progress, given=False)
+        except UnreadableInput as failure:
+            failures.append((listed.path, failure))
+    return part, failures
 
 
-def _job_within(path: str, progress: Progress) -> list[LauncherLog]:
-    """A job's output to which a script has added `dmesg`: what it says of its own deaths must not be missed."""
-    if os.stat(path).st_size > LARGEST_MIXED:
-        return []
-    with _log_of(path, progress) as pieces:
-        log = read_launcher_log(pieces, path=path)
-    return [log] if log.launchers else []
-
-
-def _with_year(log: KernelLog, launchers: Sequence[LauncherLog], progress: Progress) -> KernelLog:
-    """A syslog writes no year. The job's own log may: the two are about the same days, or the kernel's says nothing."""
-    moments = [event.line.moment for event in log.events]
-    walls = [local_time(event.line.text) for launcher in launchers for event in launcher.events]
-    known = max((wall for wall in walls if wall is not None), default=None)
-    dateless = any(moment.realtime is None and moment.monotonic is None for moment in moments)
-    if log.source != "file" or log.path is None or not dateless or known is None:
-        return log
-    with _log_of(log.path, progress) as pieces:
-        return read_kernel_log(pieces, path=log.path, year=datetime.fromtimestamp(known, timezone.utc).year)
-
-
-def _notices_in(path: str) -> list[Notice]:
-    """Of the whole file, or of the end of a large one: a scheduler speaks last."""
-    try:
-        with open(path, "rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if size > LARGEST_DOCUMENT:
-                stream.seek(size - LARGEST_DOCUMENT)
-            return read_notices(stream.read(LARGEST_DOCUMENT), path)
-    except OSError:
-        return []
-
-
-def _ring_in(path: str) -> CaseRing:
-    ring = read_ring(_contents(path)[1], os.path.basename(path))
-    if isinstance(ring, NotARing):
-        raise UnreadableInput(f"{path}: {ring.message}", hint="look for another *.ring beside it")
-    process = ring.process
-    alive = is_alive(Host(), process.pid, process.start_ticks, process.boot_id, process.pid_namespace)
-    return CaseRing(ring=ring, path=path, alive=bool(alive))
-
-
-def _kernel_of(run: RunEvidence) -> list[KernelLog]:
-    """The kernel's lines that `run` saw go by, as a log of that boot.
-
-    It covers the time from when it was followed to the command's end, also where the kernel said nothing. What was
-    kept after the first megabyte is a choice of every line that can matter here, so only the mark of an overrun makes
-    a gap.
-    """
-    started = run.started
-    if started is None or not started.kernel_log:
-        return []
-    data = "\n".join(line.record for line in run.kernel).encode()
-    log = read_kernel_log(data, source="kmsg", path=run.path, boot_id=started.boot_id, host=started.host)
-    first = Moment(monotonic=started.at, boot_id=started.boot_id)
-    last = log.last
-    if run.ended is not None:
-        last = Moment(monotonic=run.ended.clocks.monotonic, boot_id=started.boot_id)
-    whole = not any(line.record.startswith(OVERRUN) for line in run.kernel)
+def _told_apart(logs: list[LauncherLog]) -> list[LauncherLog]:
+    """Two files of one name for rank 3, in folders of two nodes: then "rank" counts within a node, and whose output
+    they are is not known."""
+    places: dict[tuple[int, str], set[str]] = {}
+    for log in logs:
+        if log.rank is not None and log.path is not None and log.local_rank is None:
+            places.setdefault((log.rank, os.path.basename(log.path)), set()).add(os.path.dirname(log.path))
+    twice = {rank for (rank, _), folders in places.items() if len(folders) > 1}
+    if not twice:
+        return logs
     return [
-        msgspec.structs.replace(
-            log, first=first, last=last, gap_free=whole and started.at is not None and last is not None
-        )
+        msgspec.structs.replace(of_rank(log, None), local_rank=log.rank)
+        if log.rank in twice and log.local_rank is None
+        else log
+        for log in logs
     ]
 
 
-def _record_in(path: str) -> Found:
-    head, data, oversized = _contents(path)
-    reading = read_record(data)
-    if isinstance(reading, NewerSchema):
-        raise UnreadableInput(f"{path}: {reading.message}", hint="pip install --upgrade ftforensics")
-    if isinstance(reading, NotARecord):
-        raise UnreadableInput(f"{path}: {_instead(head, data, reading)}", hint=_instead_hint(path, head))
-    return Found(path, reading, oversized)
+def _with_what_lies_beside(chosen: Sequence[Found], progress: Progress) -> list[CaseRecord]:
+    boot_id = _boot_id()
+    helpers = HelpersBeside()
+    several = len({one.reading.record.job.host for one in chosen if one.reading.record.job}) > _FEW_HOSTS
+    records = []
+    for number, one in enumerate(chosen, 1):
+        progress.say(f"reading what lies beside record {number} of {len(chosen)}")
+        helper = helpers.of(one)
+        gaps = [*_gaps_of(one), *_foreign(one.reading.record, boot_id, nameless=several)]
+        if isinstance(helper, Gap):
+            gaps.append(helper)
+            helper = None
+        records.append(CaseRecord(record=one.reading.record, path=one.path, helper=helper, gaps=gaps))
+    return records
 
 
-def _contents(path: str) -> tuple[bytes, bytes, bool]:
-    """(first bytes, all bytes, was it cut). A large file that does not begin like a record is not read whole."""
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableInput(
-                f"{path} is {_kind(status.st_mode)}, not a file", hint="save what it gives to a file and name that"
-            )
-        with _opened(path) as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UnreadableInput(f"{path} is not a file")
-            head = stream.read(HEAD) or b""
-            if status.st_size > HEAD and not (_may_be_ours(head) or looks_like_a_ring(head)):
-                return head, head, False
-            data = head + stream.read(LARGEST_RECORD - len(head))
-            return head, data, bool(stream.read(1))
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+def _some_whole(rings: list[CaseRing], progress: Progress) -> list[CaseRing]:
+    """Of a large ring only the end has been read. That is enough for those that were stopped when all was over."""
+    first = sorted(range(len(rings)), key=lambda number: _interest(rings[number]))[:WHOLE_RINGS]
+    found = list(rings)
+    for number in first:
+        progress.say(f"reading {rings[number].path}")
+        found[number] = whole_ring(rings[number])
+    return found
 
 
-def _may_be_ours(head: bytes) -> bool:
-    return b"ftforensics" in head or (RECORD_MARK not in head and head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"))
-
-
-def _folder_hint(folder: str, names: Sequence[str]) -> str:
-    if not names:
-        return "it is empty: a run that ends well leaves nothing"
-    runs = [name for name in names if _is_run_folder(os.path.join(folder, name))]
-    if not runs:
-        return "a run that ends well leaves none; a killed process cannot write one"
-    # Together they would be taken for one run, with the wrong root.
-    newest = max(runs, key=lambda name: os.stat(os.path.join(folder, name)).st_mtime)
-    others = f" (the newest of {len(runs)} runs there)" if len(runs) > 1 else ""
-    return f"try {os.path.join(folder, newest)}{others}"
-
-
-def _is_run_folder(path: str) -> bool:
-    try:
-        names = os.listdir(path) if os.path.isdir(path) else []
-    except OSError:
-        return False
-    return any(name.endswith((".crash.json", ".ring", ".jsonl")) for name in names)
-
-
-def _helper_of(found: Found) -> HelperReport | Gap | None:
-    """The report of the process started at the crash, which lies beside the record and names it and its process."""
-    folder, name = os.path.split(found.path)
-    expected = name.removesuffix(".json").removesuffix(".crash") + ".helper.json"
-    try:
-        names = [other for other in os.listdir(folder or ".") if other.endswith(".helper.json")]
-    except OSError as error:
-        return Gap("helper", f"the folder of the record cannot be listed: {os.strerror(error.errno or 0)}")
-    # The one with the fitting name first: of 300 ranks only one file is opened then.
-    for other in sorted(names, key=lambda candidate: (candidate != expected, candidate)):
-        try:
-            path = os.path.join(folder, other)
-            if os.stat(path).st_size > LARGEST_HELPER:
-                continue
-            report = read_helper_report(_contents(path)[1])
-        except (UnreadableInput, OSError):
-            if other == expected:
-                return Gap("helper", f"{other} lies beside the record and cannot be read")
-            continue
-        if isinstance(report, Gap):
-            if other == expected:
-                return report
-        elif other == expected or report.record == name:
-            process = found.reading.record.process
-            if process is not None and None not in (process.pid, report.pid) and process.pid != report.pid:
-                return Gap("helper", f"{other} is about pid {report.pid}, not {process.pid}: left out")
-            return report
-    return None
+def _interest(one: CaseRing) -> tuple[bool, float]:
+    """What was not stopped by a signal comes first, then by time: a first failure is among the first."""
+    ring = one.ring
+    stopped = ring.end.how is None and any(seen.fatal for seen in ring.signals)
+    pair = ring.clocks[-1] if ring.clocks else None
+    at = pair.realtime + (ring.last - pair.monotonic) if pair is not None and ring.last is not None else 0.0
+    return (stopped or one.alive, at)
 
 
 def _fits(record: CrashRecord, pid: int | None, rank: int | None) -> bool:
@@ -455,6 +251,27 @@ def _ring_fits(one: CaseRing, pid: int | None, rank: int | None) -> bool:
     if pid is not None and pid not in (process.pid, *process.nspid):
         return False
     return rank is None or process.rank == rank
+
+
+def _exception_fits(one: CaseException, pid: int | None, rank: int | None) -> bool:
+    """One of torchrun's own files names neither: it stays."""
+    process, job = one.record.process, one.record.job
+    if pid is not None and process is not None and process.pid is not None and pid not in (process.pid, *process.nspid):
+        return False
+    return rank is None or job is None or job.rank in (None, rank)
+
+
+def _names(pile: Pile) -> str:
+    names = [_name(one.reading.record) for one in pile.records] + [_ring_name(one) for one in pile.rings]
+    names += [_exception_name(one) for one in pile.exceptions]
+    names = list(dict.fromkeys(names))
+    return ", ".join(names[:12]) + (f" and {len(names) - 12:,} more" if len(names) > 12 else "")
+
+
+def _exception_name(one: CaseException) -> str:
+    process, job = one.record.process, one.record.job
+    pid = f"pid {process.pid}" if process is not None and process.pid is not None else "pid unknown"
+    return f"rank {job.rank} ({pid})" if job is not None and job.rank is not None else pid
 
 
 def _ring_name(one: CaseRing) -> str:
@@ -507,8 +324,9 @@ def _boot_id() -> str | None:
         return None
 
 
-def _foreign(record: CrashRecord, boot_id: str | None) -> list[Gap]:
-    """A Gap when the record is not of this machine's present boot: then nothing that is true here now says anything."""
+def _foreign(record: CrashRecord, boot_id: str | None, *, nameless: bool) -> list[Gap]:
+    """A Gap when the record is not of this machine's present boot: then nothing that is true here now says anything.
+    nameless: the records are of many machines, and one sentence is enough for them."""
     theirs = record.time.boot_id if record.time else None
     if theirs is not None and theirs == boot_id:
         return []
@@ -518,52 +336,6 @@ def _foreign(record: CrashRecord, boot_id: str | None) -> list[Gap]:
     elif host and host == os.uname().nodename:
         why = "the record is from before this machine's last boot; nothing live of it was used"
     else:
-        why = f"the record is from another machine ({host or 'name unknown'}); nothing live of this machine was used"
+        name = "one of many" if nameless else host or "name unknown"
+        why = f"the record is from another machine ({name}); nothing live of this machine was used"
     return [Gap("this machine", why)]
-
-
-def _instead(head: bytes, data: bytes, reading: NotARecord) -> str:
-    """What the file is, as far as it can be told."""
-    if not data:
-        return "the file is empty"
-    if HELPER_MARK in head:
-        return "this is the report of the crash reporter, not a crash record"
-    if REPORT_MARK in head:
-        return "this is a finished report, not a crash record"
-    for magic, name in KNOWN:
-        if data.startswith(magic):
-            return f"not a crash record: it is {name}"
-    return reading.message
-
-
-def _instead_hint(path: str, head: bytes) -> str:
-    if HELPER_MARK in head:
-        record = path.removesuffix(".helper.json") + ".crash.json"
-        return f"try {record if os.path.exists(record) else 'the *.crash.json beside it'}"
-    if not head:
-        return "the process was ended before it could write; look for another *.crash.json beside it"
-    return 'a record begins with {"schema": "ftforensics.crash/1"'
-
-
-def _kind(mode: int) -> str:
-    kinds = (
-        (stat.S_ISFIFO, "a pipe"),
-        (stat.S_ISSOCK, "a socket"),
-        (stat.S_ISCHR, "a character device"),
-        (stat.S_ISBLK, "a block device"),
-        (stat.S_ISDIR, "a folder"),
-    )
-    return next((name for test, name in kinds if test(mode)), "a special file")
-
-
-def _unreadable(path: str, error: OSError | ValueError) -> UnreadableInput:
-    if isinstance(error, ValueError):
-        return UnreadableInput(f"{path!r} is no path: {error}")
-    hint = {
-        errno.ENOENT: "give a *.crash.json or a run folder; they lie in $FTFORENSICS_DIR or ./ftforensics",
-        errno.EACCES: "records are readable by their owner only; try as that user, or with sudo",
-        errno.ELOOP: "its symbolic links lead nowhere",
-        errno.EIO: "the disk or the network file system fails; copy the file from elsewhere",
-        errno.ESTALE: "the network file system lost it; look from another machine",
-    }.get(error.errno or 0)
-    return UnreadableInput(f"{path}: {error.strerror or error}", hint=hint)

@@ -7,6 +7,7 @@ from enum import Enum
 
 from ftforensics.parsers.kernel_log import looks_like_kernel_log
 from ftforensics.parsers.launcher import looks_like_launcher_log
+from ftforensics.wire.exception_record import looks_like_an_exception_record
 from ftforensics.wire.ring import looks_like_a_ring
 from ftforensics.wire.run_evidence import looks_like_run_evidence
 
@@ -38,12 +39,13 @@ class Kind(Enum):
     """NOTHING: not one of the others as far as its beginning tells; whoever reads it as a record says what is wrong."""
 
     RECORD = "crash record"
+    EXCEPTION = "exception record"
     HELPER = "report of the crash reporter"
     REPORT = "finished report"
     RING = "recorder ring"
     RUN = "evidence of a run"
     KERNEL = "kernel log"
-    JSON = "JSON of a scheduler or container"
+    JSON = "JSON of a scheduler, container or torchrun"
     LOG = "launcher log"
     BLANK = "blank file"
     NOTHING = "nothing known"
@@ -56,6 +58,8 @@ def recognise(head: bytes, size: int) -> Kind:
     beginning = head[:HEAD]
     if RECORD_MARK in beginning:
         return Kind.RECORD
+    if looks_like_an_exception_record(beginning):
+        return Kind.EXCEPTION
     if HELPER_MARK in beginning:
         return Kind.HELPER
     if REPORT_MARK in beginning:
