@@ -20,7 +20,7 @@ from ftforensics.capture import VERSION, environment, procfs
 from ftforensics.capture.cgroup import container_id, read_mountinfo
 from ftforensics.capture.folder import Folder, open_folder
 from ftforensics.parsers.cgroup_path import memory_path
-from ftforensics.supervise import child, counters, descendants, ledger, linux, proc_events, streams
+from ftforensics.supervise import child, counters, descendants, ledger, leftovers, linux, proc_events, streams
 from ftforensics.supervise.copier import Copier, Delivery, start_copier
 from ftforensics.supervise.descendants import Descendants, Process
 from ftforensics.supervise.evidence import NAME as EVIDENCE_NAME
@@ -62,6 +62,7 @@ _IDENTIFY_PER_SECOND = 10
 _MOST_ENDED_WELL = 1000  # whose end is written down; of a training job's short helpers nobody wants more
 _COUNTS_PER_SECOND = 20  # readings at deaths
 _MOST_GROUPS = 200
+_MOST_REMEMBERED = 100_000  # pids of processes that ended badly
 
 
 class Settings(NamedTuple):
@@ -156,6 +157,8 @@ def supervise(command: Sequence[str], settings: Settings, found: child.Surroundi
     if written is not None:
         ran = time.monotonic() - first_at
         _quietly(lambda: ledger.record_end(written, pid, status, ran))
+    if status == 0 and watch is not None and place.path is not None:
+        watch.remove_leftovers(place.path)
     _quietly(lambda: place.close(failed=status != 0))
     if status == 0:
         return Outcome(status, None, None, place.prefix, interrupted)
@@ -260,6 +263,8 @@ class _Watch:
         self._resting: dict[int, tuple[float, Callable[[], None]]] = {}
         self._credit, self._credited = float(_IDENTIFY_AT_ONCE), time.monotonic()
         self._ended_well = 0
+        self._failed: set[int] = set()  # by an exit status
+        self._killed: set[int] = set()
         self._cost = 0.0  # processor time of the last look
         self._next_look = time.monotonic() + _ARM_AFTER
         self._arrived: list[tuple[linux.Arrived, float]] = []  # not yet known to be ours alone
@@ -322,6 +327,10 @@ class _Watch:
             self._copier.control.close()
         self._dismiss()
         return interrupted
+
+    def remove_leftovers(self, folder: str) -> None:
+        """The command ended well: what others of its processes left says nothing about it."""
+        _quietly(lambda: leftovers.remove(folder, self._failed, self._killed))
 
     # What wakes us.
 
@@ -523,8 +532,12 @@ class _Watch:
                 self._evidence.gap("run", f"of processes that ended well only the first {_MOST_ENDED_WELL} are listed")
                 return
         self._evidence.write("died", members, at)
-        if status is None or os.WIFSIGNALED(status):
+        signalled = status is None or os.WIFSIGNALED(status)
+        if signalled:
             self._killed_at = time.monotonic()
+        remembered = self._killed if signalled else self._failed
+        if status != 0 and len(remembered) < _MOST_REMEMBERED:
+            remembered.add(process.pid)
         if status != 0:
             now = time.monotonic()
             self._counts = [count for count in self._counts if now - count < 1]
