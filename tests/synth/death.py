@@ -26,6 +26,7 @@ from ftforensics.model.death import (
     SignalMatch,
     Tie,
 )
+from ftforensics.model.exception import ExceptionRecord, Raised, RaisedFrame
 from ftforensics.model.kernel import CpuLimit, LogLine, MemoryFailure, OomKill, OomTask, Oops
 from ftforensics.model.launcher import ExceptionSeen, NativeText, TextLine
 from ftforensics.model.moment import Moment
@@ -40,6 +41,8 @@ PID = 18033
 END = 1000.0  # CLOCK_MONOTONIC
 EPOCH = 1764434400.0  # CLOCK_REALTIME of it
 JOB = "/slurm/job_4411"
+TRAIN = "/home/user/job/train.py"
+TORCH = "/home/user/venv/lib/python3.11/site-packages/torch/nn/functional.py"
 WHY = Cite("kmsg", "kernel.log:7", f"pid {PID} is this process")
 
 
@@ -236,8 +239,20 @@ class DeathBuilder(msgspec.Struct, frozen=True):
         line = TextLine(f"{type or kind}: {message}", 30)
         return self._add("texts", NativeText(line, kind, type, message, rank))
 
-    def exception(self, type: str, message: str = "", rank: int | None = 3) -> DeathBuilder:
-        return self._add("exceptions", ExceptionSeen(TextLine(f"{type}: {message}", 31), type, message, rank))
+    def exception(self, type: str, message: str = "", rank: int | None = 3, **fields: Any) -> DeathBuilder:
+        """The last line of a traceback in the log. file, file_line, function: its innermost frame."""
+        number = fields.pop("number", 31)
+        line = TextLine(f"{type}: {message}", number, fields.pop("moment", Moment()))
+        return self._add("exceptions", ExceptionSeen(line, type, message, rank, **fields))
+
+    def raised(self, type: str, message: str = "", *files: str, **fields: Any) -> DeathBuilder:
+        """What the process recorded of its exception itself. files: of its frames, outermost first; chain: what it came
+        from; other fields are the record's."""
+        frames = [RaisedFrame(file, 80 + index, f"f{index}") for index, file in enumerate(files or (TRAIN,))]
+        about = {name: fields.pop(name) for name in ("errno", "filename", "bases") if name in fields}
+        chain = [Raised(type, message, frames, **about), *fields.pop("chain", [])]
+        known = {"hook": "sys.excepthook", "exceptions": chain}
+        return self.set(raised=ExceptionRecord(**(known | fields)), raised_path="rank3.exception.json")
 
     def gap(self, source: str = "kmsg", why: str = "not readable in this container") -> DeathBuilder:
         return self._add("gaps", Gap(source, why, "run it on the node"))

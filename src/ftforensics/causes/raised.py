@@ -237,8 +237,11 @@ def _text(raised: Raised) -> str:
 
 
 def said(raised: Raised) -> str:
-    """ "RuntimeError: loss is NaN at step 5", on one line and bounded; the type with its module where it has one."""
-    message = " ".join(raised.message.split())
+    """ "RuntimeError: loss is NaN at step 5", on one line and bounded; the type without its module. Of several lines
+    the first one, and the next where that ends in a colon."""
+    lines = [line for line in raised.message[:4096].split("\n") if line.strip()]
+    first = lines[:2] if lines and lines[0].rstrip().endswith(":") else lines[:1]
+    message = " ".join(" ".join(first).split())
     if len(message) > _LONGEST:
         message = message[: _LONGEST - 3].rstrip() + "..."
     name = " ".join(short_type(raised).split())[:200]

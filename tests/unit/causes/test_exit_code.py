@@ -57,3 +57,14 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     assert [finding.confidence for finding in ask_death(ID, death)] == [confidence]
+
+
+def test_the_process_own_record_is_quoted(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, ended(code=1).raised("ValueError", "loss is nan\nmore"))
+    assert finding.summary.endswith("with exit status 1 after ValueError: loss is nan.")
+    assert finding.supports[-1].source == "exception"
+
+
+def test_a_launchers_exception_is_not_quoted_as_its_own(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, ended(code=1).exception("x.ChildFailedError", "train.py FAILED"))
+    assert finding.summary == "The process ended itself with exit status 1."

@@ -54,3 +54,10 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     assert [finding.confidence for finding in ask_death(ID, death)] == [confidence]
+
+
+def test_fires_for_the_process_own_record_of_it(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, ended(2).raised("KeyboardInterrupt", ""))
+    assert finding.confidence is Confidence.LIKELY
+    assert any(cite.source == "exception" for cite in finding.supports)
+    assert ask_death(ID, ended(code=1).raised("ValueError", "x")) == []

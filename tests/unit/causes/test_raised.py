@@ -147,5 +147,7 @@ def test_a_threads_record_gives_way_to_what_the_main_thread_printed() -> None:
 
 
 def test_a_sentence_stays_on_one_line() -> None:
-    text = said(Raised("x.Error", "a\nb" + "c" * 5000))
-    assert text.startswith("Error: a bccc") and len(text) < 330 and "\n" not in text
+    text = said(Raised("x.Error", "a:\nb" + "c" * 5000 + "\nd"))
+    assert text.startswith("Error: a: bccc") and len(text) < 330 and "\n" not in text
+    assert said(Raised("x.Error", "\n first\nsecond")) == "Error: first"
+    assert said(Raised("x.Error")) == "Error"

@@ -60,6 +60,7 @@ from ftforensics.parsers.cxx_name import demangled, short_name
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 30
+REFINES = ("python-exception",)
 CHANGES = ("package:torch", "image")
 _NAMESPACES = ("3c10", "2at", "5torch", "4c10d", "6caffe2")
 # Mangled names (Itanium C++ ABI 5.1): functions, constant ones, vtables, type descriptions and their names; then its

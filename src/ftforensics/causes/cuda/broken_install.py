@@ -63,6 +63,7 @@ from ftforensics.model.software import BrokenFile, Pin, Software
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 23
+REFINES = ("python-exception",)
 CHANGES = ("package:torch", "package:nvidia-*", "image")
 _REWRITTEN = 4  # this many libraries of wheels, and all of them, differ: that is no damage
 _MOST = 6  # cites

@@ -51,7 +51,7 @@ from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 ID = "compat-driver-mismatch"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 11
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("driver", "image", "variable:LD_LIBRARY_PATH")
 _MISMATCH = 803
 

@@ -62,7 +62,7 @@ from ftforensics.model.software import Pin
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 22
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("package:torch", "package:nvidia-*", "image")
 
 

@@ -51,7 +51,7 @@ from ftforensics.model.launcher import StackText
 ID = "driver-half-upgraded"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 12
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("driver", "image")
 _MISMATCH = 803
 

@@ -49,7 +49,7 @@ from ftforensics.model.launcher import StackText
 ID = "driver-library-missing"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 13
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("driver", "image")
 _INSUFFICIENT = 35
 _LIBRARIES = ("libcuda.so", "libnvidia-")

@@ -70,7 +70,7 @@ from ftforensics.model.mechanism import Mechanism
 ID = "driver-minor-window"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 45
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("driver", "package:torch")
 _NEWER_CALL, _NEWER_PTX = 36, 222
 # Functions that libcudart 12.8.90 asks the driver for at this level and at no lower one. Measured, with a driver that

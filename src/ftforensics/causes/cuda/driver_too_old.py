@@ -63,7 +63,7 @@ from ftforensics.model.software import Software
 ID = "driver-too-old"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 40
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("driver", "package:torch")
 
 

@@ -46,7 +46,7 @@ from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 ID = "fabric-manager-down"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 14
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("driver", "kernel")
 
 

@@ -60,7 +60,7 @@ from ftforensics.parsers.library_name import kind_of
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 28
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 _is_initialisation = stands_for("fork-after-cuda")  # cudaErrorInitializationError
 _REMEDIES = (
     Remedy(

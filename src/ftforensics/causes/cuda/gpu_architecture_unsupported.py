@@ -48,7 +48,7 @@ from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 ID = "gpu-architecture-unsupported"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 42
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("gpu", "package:torch")
 
 

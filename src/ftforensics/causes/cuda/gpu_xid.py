@@ -66,7 +66,7 @@ from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 ID = "gpu-xid"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 38  # it is seldom known what made the GPU fail: what is known to be wrong in the process speaks first
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception", "cuda-error")
 CHANGES = ("gpu", "driver", "kernel")
 _LONG = 3600.0  # seconds from the event to the end; a program meets it at its next wait for the GPU
 _CLEARED_AWAY = 45

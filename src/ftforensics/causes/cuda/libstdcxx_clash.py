@@ -62,6 +62,7 @@ from ftforensics.parsers.library_name import kind_of
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 33
+REFINES = ("python-exception",)
 CHANGES = ("variable:LD_LIBRARY_PATH", "variable:LD_PRELOAD", "package:libstdcxx*", "image")
 _STDCXX = "libstdc++"
 _NEAR = 4  # frames: in which libstdc++ died, not one that merely calls through it

@@ -89,7 +89,7 @@ from ftforensics.model.software import Software
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 20
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("package:torch", "package:nvidia-*", "variable:LD_LIBRARY_PATH", "variable:LD_PRELOAD", "image")
 _NEED_FRAME = ("NCCL",)  # two of them were never shown to be the fault where the stack does not lead there
 _CUDNN_TEXTS = ("cudnn-versions", "cudnn-parts")

@@ -58,6 +58,7 @@ from ftforensics.model.diagnosis import Finding, Frame, Remedy
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 34
+REFINES = ("python-exception",)
 CHANGES = ("package:intel-openmp", "package:llvm-openmp", "package:mkl*", "variable:MKL_THREADING_LAYER", "image")
 _RUNTIME = {"libgomp": "GNU's", "libomp": "LLVM's", "libiomp5": "Intel's"}
 _KMP = ("__kmp", "__kmpc_", "GOMP_", "omp_", "gomp_")

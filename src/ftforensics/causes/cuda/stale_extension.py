@@ -64,6 +64,7 @@ from ftforensics.model.software import Software
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 31
+REFINES = ("python-exception",)
 CHANGES = ("package:torch", "package:torchvision", "package:torchaudio", "image")
 
 

@@ -45,7 +45,7 @@ from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 ID = "stub-driver"
 KIND = Kind.CIRCUMSTANCE
 ORDER = 10
-REFINES = ("uncaught-cxx-exception",)
+REFINES = ("uncaught-cxx-exception", "python-exception")
 CHANGES = ("driver", "image", "variable:LD_LIBRARY_PATH")
 
 

@@ -66,6 +66,7 @@ from ftforensics.model.diagnosis import Finding, Remedy
 
 KIND = Kind.CIRCUMSTANCE
 ORDER = 21
+REFINES = ("python-exception",)
 CHANGES = ("variable:LD_LIBRARY_PATH", "variable:LD_PRELOAD", "package:torch", "package:nvidia-*", "image")
 _SETTLE = Remedy(
     "Run once with nothing but the environment's own libraries. If it still dies, the outside one was not the cause",

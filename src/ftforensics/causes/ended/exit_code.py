@@ -9,7 +9,8 @@ the plain statement of that fact.
 ## How it is told apart
 
 The wait status, or a launcher, gives a number that stands for no signal. It is the residual: never proven to be a
-reason, and the answer only when nothing more specific is at least likely.
+reason, and the answer only when nothing more specific is at least likely. An exception that was in the output before is
+quoted where nothing makes it at least likely that it was the reason: another status than 1, or a process that went on.
 
 ## What to do
 
@@ -31,7 +32,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftforensics.causes.ending import line_cite, signal_of
+from ftforensics.causes.ending import signal_of
+from ftforensics.causes.raised import own_exception, said
 from ftforensics.causes.registry import Kind
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -42,15 +44,12 @@ KIND = Kind.RESIDUAL
 def check_death(death: Death) -> Iterator[Finding]:
     if death.alive or not death.code or signal_of(death) is not None:
         return
-    last = death.exceptions[-1] if death.exceptions else None
-    said = f" after {last.type}: {last.message}"[:200].rstrip(": ") if last is not None else ""
-    supports = list(death.ending)
-    if last is not None:
-        supports.append(line_cite(last.line))
+    own = own_exception(death)
+    after = f" after {said(own.raised)}" if own is not None else ""
     yield Finding(
         cause="exit-code",
         confidence=Confidence.LIKELY,
-        summary=f"The process ended itself with exit status {death.code}{said}.",
-        supports=supports,
+        summary=f"The process ended itself with exit status {death.code}{after}.",
+        supports=[*death.ending, *(own.cites[-1:] if own is not None else [])],
         remedies=[Remedy("Read the last lines that this process wrote to stderr")],
     )

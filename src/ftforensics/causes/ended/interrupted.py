@@ -34,12 +34,13 @@ from ftforensics.causes.ending import (
     SI_KERNEL,
     is_own,
     last_signal,
-    line_cite,
     only_the_ring_says,
     senders,
     signal_of,
 )
+from ftforensics.causes.raised import raised_before_the_end, short_type
 from ftforensics.causes.registry import Kind
+from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 
@@ -48,7 +49,7 @@ _SIGINT = 2
 
 
 def check_death(death: Death) -> Iterator[Finding]:
-    raised = [one for one in death.exceptions[-1:] if one.type == "KeyboardInterrupt"]
+    raised = _raised(death)
     number = signal_of(death)
     failed = number is None and death.code not in (None, 0) and raised
     if death.alive or not (number == _SIGINT or failed):
@@ -64,7 +65,7 @@ def check_death(death: Death) -> Iterator[Finding]:
     if from_terminal and death.signal == _SIGINT and not only_the_ring_says(death):
         confidence = Confidence.PROVEN
     supports = [noted.cite] if noted is not None else []
-    supports += [line_cite(one.line) for one in raised]
+    supports += raised
     yield Finding(
         cause="interrupted",
         confidence=confidence,
@@ -72,3 +73,9 @@ def check_death(death: Death) -> Iterator[Finding]:
         supports=[*supports, *death.ending],
         remedies=[Remedy("If nobody pressed Ctrl-C, look at who else interrupts: a notebook, an IDE, a scheduler")],
     )
+
+
+def _raised(death: Death) -> list[Cite]:
+    """KeyboardInterrupt, where that is what the process raised last, by its record or its log."""
+    raised = raised_before_the_end(death)
+    return raised.cites[-1:] if raised is not None and short_type(raised.raised) == "KeyboardInterrupt" else []

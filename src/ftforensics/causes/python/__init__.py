@@ -1,0 +1,1 @@
+"""Exceptions of Python that nobody caught: the plain fact, and what their type and origin make of it."""

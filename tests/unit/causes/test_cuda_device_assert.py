@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ftforensics.model.diagnosis import Confidence, Finding
+from synth.death import TRAIN, DeathBuilder, ended
+
+AskDeath = Callable[[str, DeathBuilder], list[Finding]]
+ID = "cuda-device-assert"
+TYPE = "RuntimeError"
+SAID = "CUDA error: device-side assert triggered"
+
+
+def recorded(**fields: object) -> DeathBuilder:
+    return ended(**({"code": 1, "watched": True} | fields)).raised(TYPE, SAID)
+
+
+def logged(**fields: object) -> DeathBuilder:
+    return ended(**({"code": 1} | fields)).exception(TYPE, SAID, file=TRAIN)
+
+
+def test_fires(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, recorded())
+    assert finding.confidence is Confidence.PROVEN
+    assert finding.summary.startswith(
+        "A check in a GPU kernel failed, as a rule an index out of range: RuntimeError: CUDA error: device-side assert"
+    )
+    assert finding.supports[0].locator == "rank3.exception.json exceptions[0]"
+    assert finding.remedies and all(remedy.text for remedy in finding.remedies)
+
+
+def test_fires_by_the_log(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, logged())
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.supports[0].text == f"{TYPE}: {SAID}"
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        ended(code=1).exception("RuntimeError", "CUDA error: an illegal memory access was encountered", file=TRAIN),
+        ended(code=1).exception("IndexError", "index out of range in self", file=TRAIN),
+        ended(6).text("assertion", "Assertion `x' failed."),
+        ended(9).exception(TYPE, SAID, file=TRAIN),
+        recorded(code=0),
+        recorded(alive=True),
+    ],
+    ids=range(3 + 3),
+)
+def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
+    assert ask_death(ID, death) == []
+
+
+@pytest.mark.parametrize(
+    ("death", "confidence"),
+    [
+        (recorded(watched=False, ending=[]), Confidence.LIKELY),
+        (recorded(code=None), Confidence.LIKELY),
+        (recorded(code=3), Confidence.LIKELY),
+        (logged(code=None), Confidence.POSSIBLE),
+        (logged(code=3), Confidence.POSSIBLE),
+        (ended(code=1).exception(TYPE, SAID), Confidence.POSSIBLE),
+    ],
+    ids=range(1 + 5),
+)
+def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
+    (finding,) = ask_death(ID, death)
+    assert finding.confidence is confidence
+
+
+def test_it_says_that_the_place_is_not_the_right_one(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, recorded())
+    assert any(gap.grant == "CUDA_LAUNCH_BLOCKING=1 python ..." for gap in finding.unknown)
+    assert any(remedy.settles and "CUDA_LAUNCH_BLOCKING=1" in (remedy.command or "") for remedy in finding.remedies)
