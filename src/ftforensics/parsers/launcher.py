@@ -27,6 +27,7 @@ from ftforensics.parsers.launcher_deepspeed import DeepspeedReader
 from ftforensics.parsers.launcher_line import LONGEST, LineReader, job_lines, looks_like_json_lines, without_colours
 from ftforensics.parsers.launcher_native import NativeReader
 from ftforensics.parsers.launcher_other import (
+    ChildProcessReader,
     LightningReader,
     MpiReader,
     ShellReader,
@@ -66,24 +67,29 @@ def read_launcher_log(
     return reading.finished(path)
 
 
+def readers() -> list[LineReader]:
+    """A new one of each wording."""
+    return [
+        TorchrunReader(),
+        DeepspeedReader(),
+        DataLoaderReader(),
+        SpawnReader(),
+        LightningReader(),
+        MpiReader(),
+        SrunReader(),
+        ShellReader(),
+        SubprocessReader(),
+        ChildProcessReader(),
+        TracebackReader(),
+        NativeReader(),
+        StackReader(),
+    ]
+
+
 class _Reading:
     def __init__(self) -> None:
         self._attempts = AttemptReader()
-        self._readers: list[LineReader] = [
-            TorchrunReader(),
-            DeepspeedReader(),
-            DataLoaderReader(),
-            SpawnReader(),
-            LightningReader(),
-            MpiReader(),
-            SrunReader(),
-            ShellReader(),
-            SubprocessReader(),
-            TracebackReader(),
-            NativeReader(),
-            StackReader(),
-            self._attempts,  # the last: it hears of what the others read
-        ]
+        self._readers = [*readers(), self._attempts]  # the last: it hears of what the others read
         self._opened = 0  # the readers within something that spans lines, a bit each
         self._chosen: dict[int, list[tuple[int, LineReader]]] = {}  # by such bits
         self._shapes = _shapes(tuple(reader.anchors for reader in self._readers))

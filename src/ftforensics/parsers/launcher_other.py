@@ -1,4 +1,5 @@
-"""Smaller launchers: torch.multiprocessing.spawn, shells, time(1), subprocess, Lightning, Open MPI, Hydra, srun.
+"""Smaller launchers: torch.multiprocessing.spawn, shells, time(1), subprocess, multiprocessing, loky, Lightning, Open MPI,
+Hydra, srun.
 
 Each says in a line or two which process ended how. What they add about the reason (out of memory? a bug?) is a guess
 and becomes nothing; so do PyCharm's "interrupted by signal 9" and Ray's lists of potential root causes.
@@ -9,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+
+from msgspec.structs import replace
 
 from ftforensics.model.launcher import LauncherEvent, ProcessDied, SignalledBy, TextLine
 from ftforensics.parsers.launcher_line import JobLine, signal_and_code
@@ -152,6 +156,42 @@ class SubprocessReader:
         return iter(())
 
 
+class ChildProcessReader:
+    """multiprocessing's own word about a child (its repr, which programs print), and loky's about its workers. What
+    loky says about a reason (memory, a segmentation fault) is a guess."""
+
+    anchors = (" stopped exitcode=", "The exit codes of the workers are {")
+    open = False
+
+    # Lib/multiprocessing/process.py, BaseProcess.__repr__, 3.8 on: a signal by its name, "-SIGKILL".
+    _STOPPED = re.compile(
+        r"<\w{0,30}Process name=['\"][^'\"]{0,200}['\"] pid=(?P<pid>\d{1,10}) parent=\d{1,10} stopped exitcode="
+        r"(?:-(?P<signal>SIG[A-Z0-9]+)|(?P<code>-?\d{1,5}))(?: daemon)?>"
+    )
+    # joblib's loky/process_executor.py: "{SIGKILL(-9), EXIT(1)}".
+    _WORKERS = re.compile(r"The exit codes of the workers are \{(?P<codes>[^{}]{1,4000})\}")
+    _WORKER = re.compile(r"\w{1,30}\((?P<code>-?\d{1,5})\)")
+    _MOST = 64
+
+    def read(self, line: JobLine) -> Iterator[LauncherEvent]:
+        text = line.text[:_TEXT]
+        for stopped in islice(self._STOPPED.finditer(text), self._MOST):
+            number = signal_of(stopped["signal"]) if stopped["signal"] else None
+            signal, code = (number, None) if stopped["signal"] else signal_and_code(int(stopped["code"]))
+            if code != 0:
+                pid = int(stopped["pid"]) or None
+                yield ProcessDied(line.cited(), "multiprocessing", pid=pid, signal=signal, code=code, worker=True)
+        workers = self._WORKERS.search(text)
+        if workers:
+            for worker in islice(self._WORKER.finditer(workers["codes"]), self._MOST):
+                signal, code = signal_and_code(int(worker["code"]))
+                if code != 0:
+                    yield ProcessDied(line.cited(), "loky", signal=signal, code=code, worker=True)
+
+    def end(self) -> Iterator[LauncherEvent]:
+        return iter(())
+
+
 class LightningReader:
     """Lightning's watch over its children. It then ends the others and itself, without naming pids."""
 
@@ -190,6 +230,7 @@ class MpiReader:
 
     anchors = (
         "noticed that process rank ",
+        "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
         "causing the job to be terminated",
         "Process name: ",
         " RUNNING AT ",
@@ -201,8 +242,9 @@ class MpiReader:
     # The pid is 0 when the daemon did not know it (Open MPI 4 with remote ranks).
     _NOTICED = re.compile(
         r"(?:mpirun|prterun|mpiexec|orterun) noticed that process rank (?P<rank>\d{1,7}) with PID (?P<pid>\d{1,10})"
-        r" on node (?P<host>\S{1,255}) exited on signal (?P<signal>\d{1,3})"
+        r" on node (?P<host>\S{1,255}) exited(?: on(?: signal (?P<signal>\d{1,3}))?)?"
     )
+    _WRAPPED = re.compile(r"(?:on )?signal (?P<signal>\d{1,3})\b")  # Open MPI 1 breaks the sentence
     _NAME = re.compile(r"Process name: (?:\[\[[\d,]{1,30}\],)?(?P<rank>\d{1,7})\]?\s*$")
     _CODE = re.compile(r"Exit code: +(?P<code>-?\d{1,5})\s*$")
     _RUNNING = re.compile(r"(?:RANK (?P<rank>\d{1,7}) )?PID (?P<pid>\d{1,10}) RUNNING AT (?P<host>\S{1,255})")
@@ -213,10 +255,11 @@ class MpiReader:
     def __init__(self) -> None:
         self._summary: tuple[int, int | None] | None = None  # line where it began, rank
         self._hydra: _Hydra | None = None
+        self._noticed: ProcessDied | None = None  # whose signal stands in the next line
 
     @property
     def open(self) -> bool:
-        return self._summary is not None or self._hydra is not None
+        return self._summary is not None or self._hydra is not None or self._noticed is not None
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
         text = line.text[:_TEXT]
@@ -224,17 +267,26 @@ class MpiReader:
             self._summary = None
         if self._hydra and line.number - self._hydra.line.number > self._WITHIN:
             yield from self.end()
+        if self._noticed is not None:
+            wrapped = self._WRAPPED.match(text.lstrip())
+            if wrapped:
+                yield replace(self._noticed, signal=int(wrapped["signal"]) or None)
+            self._noticed = None
         noticed = self._NOTICED.search(text)
         if noticed:
-            yield ProcessDied(
+            died = ProcessDied(
                 line.cited(),
                 "mpi",
                 pid=int(noticed["pid"]) or None,
                 rank=int(noticed["rank"]),
-                signal=int(noticed["signal"]) or None,
+                signal=int(noticed["signal"] or 0) or None,
                 host=noticed["host"],
                 first=True,
             )
+            if noticed["signal"] is not None:
+                yield died
+            elif noticed.end() == len(text.rstrip()):
+                self._noticed = died
             return
         if "causing the job to be terminated" in text:
             self._summary = (line.number, None)
@@ -252,9 +304,14 @@ class MpiReader:
             self._summary = None
 
     def _of_hydra(self, line: JobLine, text: str) -> Iterator[LauncherEvent]:
+        if "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES" in text:
+            yield from self.end()
+            self._hydra = _Hydra(line.cited(), None, None, None)  # older ones name no process
+            return
         running = self._RUNNING.search(text)
         if running:
-            yield from self.end()
+            if self._hydra is not None and (self._hydra.pid or self._hydra.code is not None):
+                yield from self.end()
             rank = int(running["rank"]) if running["rank"] else None
             self._hydra = _Hydra(line.cited(), int(running["pid"]) or None, running["host"], rank)
         if self._hydra is None:
@@ -267,9 +324,9 @@ class MpiReader:
             self._hydra.code = int(ended["code"])
 
     def end(self) -> Iterator[LauncherEvent]:
-        if self._hydra is not None:
+        if self._hydra is not None and (self._hydra.pid or self._hydra.code is not None):
             yield self._of(self._hydra, code=self._hydra.code)
-            self._hydra = None
+        self._hydra = None
 
     @staticmethod
     def _of(block: _Hydra, signal: int | None = None, code: int | None = None) -> ProcessDied:
