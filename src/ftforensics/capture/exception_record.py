@@ -69,7 +69,9 @@ def write(native: ModuleType, members: bytes, ended: Ended) -> None:
         return
     crash_path = os.fsdecode(path)
     exceptions = describe(ended.value, ended.traceback)
-    lost = _or_none(lambda: _peer_lost(exceptions))
+    # An uncaught KeyboardInterrupt makes the interpreter end itself by SIGINT, which it forgets at the next eval() of a
+    # text (run_eval_code_obj in CPython's pythonrun.c), and importing `re` evaluates some (namedtuple).
+    lost = _or_none(lambda: _peer_lost(exceptions)) if isinstance(ended.value, Exception) else False
     text = "".join(_lines(ended, exceptions, lost)).encode("utf-8") + _tail(members)
     summary = _or_none(lambda: _summary(ended, exceptions, lost, os.path.dirname(crash_path)))
 

@@ -42,7 +42,8 @@ class Exceptions:
         self._native = native
         self._on = True
         self._pid = os.getpid()
-        self._told: list[tuple[int, str]] = []
+        self._told: list[tuple[int, str, int]] = []
+        self._of_threads = 0
 
     def stop(self) -> None:
         """Hooks that somebody put theirs around cannot be taken away: they do nothing from here on."""
@@ -61,23 +62,25 @@ class Exceptions:
         wrapped = self._native.wrap_function(hook, self._ended_thread, None, "excepthook")
         return [Patch(threading, "excepthook", lambda: wrapped)]
 
-    def of_processes(self, process: ModuleType) -> list[Patch]:
-        """process: the module multiprocessing.process. A child's _bootstrap() catches what run() raises, and a subclass
+    def of_processes(self, context: ModuleType) -> list[Patch]:
+        """context: the module multiprocessing.context. A child's _bootstrap() catches what run() raises, and a subclass
         has its own run(), so the child's very object gets a wrapped one. _after_fork() is the last that is called
         before it, also where nothing was forked (3.10 to 3.14)."""
-        owner: Any = process.BaseProcess
-        before = getattr(owner, "_after_fork", None)
-        if before is None:
-            return []
+        process: Any = context.process
 
         def wrap_run() -> None:
-            current: Any = process._current_process
+            current = process._current_process
             if self._on and "run" not in vars(current):
                 current.run = self._native.wrap_function(current.run, None, self._ended_child, "run")
 
-        return [
-            Patch(owner, "_after_fork", lambda: self._native.wrap_function(before, wrap_run, None, "_after_fork")),
-        ]
+        def wrapped(owner: type) -> Patch:
+            before = owner._after_fork  # type: ignore[attr-defined]
+            return Patch(
+                owner, "_after_fork", lambda: self._native.wrap_function(before, wrap_run, None, "_after_fork")
+            )
+
+        owners = (process.BaseProcess, getattr(context, "SpawnProcess", object))
+        return [wrapped(owner) for owner in owners if "_after_fork" in vars(owner)]
 
     def of_torchrun(self, module: ModuleType) -> list[Patch]:
         """module: torch.distributed.elastic.multiprocessing.errors.error_handler."""
@@ -127,12 +130,18 @@ class Exceptions:
             return
         if thread is None and hook == "sys.excepthook" and not _in_main_thread():
             thread = "unnamed"  # a thread that calls the hook itself
-        # One exception passes several of our hooks. To hold on to it would hold on to all that its frames hold, so it
-        # is known by its address, which another one may get later: hence the class.
-        known = (id(value), type(value).__qualname__)
-        if known in self._told or len(self._told) >= (_MOST_OF_THREADS if thread is not None else _MOST):
-            return
-        self._told.append(known)
+        if thread is not None:
+            self._of_threads += 1
+            if self._of_threads > _MOST_OF_THREADS:
+                return
+        else:
+            # What ends the main program passes several of our hooks. To hold on to it would hold on to all that its
+            # frames hold, so it is known by its address, which another one may get later: hence class and line.
+            raised_at = _innermost(value)
+            known = (id(value), type(value).__qualname__, raised_at.tb_lineno if raised_at is not None else 0)
+            if known in self._told or len(self._told) >= _MOST:
+                return
+            self._told.append(known)
         exception_record.write(
             self._native,
             self.members,
@@ -144,11 +153,16 @@ def _in_main_thread() -> bool:
     return get_native_id() == os.getpid()
 
 
-def _raised_in_spawn(value: SystemExit) -> bool:
-    """Whether torch's mp.spawn has caught what the child's function raised, and leaves (torch/multiprocessing/spawn.py,
-    _wrap)."""
+def _innermost(value: BaseException) -> TracebackType | None:
     at = value.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
+    return at
+
+
+def _raised_in_spawn(value: SystemExit) -> bool:
+    """Whether torch's mp.spawn has caught what the child's function raised, and leaves (torch/multiprocessing/spawn.py,
+    _wrap)."""
+    at = _innermost(value)
     code = at.tb_frame.f_code if at is not None else None
     return code is not None and code.co_name == "_wrap" and code.co_filename.endswith("/multiprocessing/spawn.py")

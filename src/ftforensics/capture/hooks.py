@@ -60,7 +60,7 @@ class Hooks:
         self._main_over = main_over
         self._patches += exceptions.of_interpreter()
         self._watch.when_loaded("threading", "main_thread", self._hook_threads)
-        self._watch.when_loaded("multiprocessing.process", "BaseProcess", self._hook_processes)
+        self._watch.when_loaded("multiprocessing.context", "SpawnProcess", self._hook_processes)
         self._watch.when_loaded(_TORCHRUN_RECORD, "ErrorHandler", self._hook_torchrun)
         self._watch.when_loaded("multiprocessing.spawn", "get_preparation_data", self._hook_spawn)
         self._watch.when_loaded("multiprocessing.popen_fork", "Popen", self._hook_popen)
