@@ -15,7 +15,7 @@ C_TESTS   := $(wildcard tests/csrc/*.c tests/ground/*.c $(foreach tests,crash re
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build demo demo-kill demo-torch test lint types contracts cudnn-pair matrix stress bench bench-death ring-age fuzz docs readme wheel format clean
+.PHONY: help venv build demo demo-kill demo-torch test lint types contracts cudnn-pair matrix stress bench bench-death ring-age campaign fuzz docs readme wheel format clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ bench-death: venv build  ## How much longer a death takes, beside faulthandler
 
 ring-age: venv build  ## How old is the last sample after 100 kill -9 and 100 OOM kills (as root)
 	PYTHONPATH=src:tests $(PY) benchmarks/ring_age.py
+
+campaign: venv build  ## 210 real torchrun jobs: who failed first? (as root, an hour; resumable, evidence in build/campaign)
+	PYTHONPATH=src $(PY) benchmarks/first_failure/campaign.py --work build/campaign
 
 fuzz: venv build  ## Five minutes of any bytes as a kernel log
 	@$(PIP) install --group fuzz

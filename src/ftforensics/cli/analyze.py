@@ -83,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
         write_json(text)
     else:
         write_stdout(text)
-    return UNDECIDED if diagnosis.verdict.confidence == "undecided" else DECIDED
+    verdict = diagnosis.verdict
+    return DECIDED if verdict.confidence != "undecided" or verdict.outcome == "succeeded" else UNDECIDED
 
 
 def _inputs(case: Case) -> list[str]:

@@ -20,6 +20,7 @@ from ftforensics.diagnose.judge import Judged
 from ftforensics.diagnose.roles import BYSTANDER, SIGKILL, Relations, consequence, sent_politely, significance
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding
+from ftforensics.model.moment import Moment
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ def in_order(judged: Sequence[Judged]) -> Order:
         # Bystanders only where there is nothing else.
         marked = [one for one in marked if one.significance < BYSTANDER]
     # Every clock-bearing death needs the same clock to be compared by.
-    wall = any(one.death.when.realtime is not None for one in marked)
+    wall = any(began_to_fail(one.death).realtime is not None for one in marked)
     explained = any(is_killed_for_memory(one) for one in marked)
     ordered = sorted(marked, key=lambda one: _precedence(one, wall, explained))
     if not ordered or ordered[0].consequence is not None:
@@ -64,6 +65,13 @@ def is_alike(one: Judged, other: Judged) -> bool:
     if raised is None or theirs is None:
         return raised is theirs and one.death.code == other.death.code
     return raised.raised.type == theirs.raised.type
+
+
+def began_to_fail(death: Death) -> Moment:
+    """When what ended it began, as far as it is known, else when it was gone: a process that leaves a record, frees its
+    memory or joins its threads on the way out may be gone after one that failed because of it."""
+    known = death.failed.monotonic is not None or death.failed.realtime is not None
+    return death.failed if known else death.when
 
 
 def is_killed_for_memory(judged: Judged) -> bool:
@@ -94,8 +102,9 @@ def _competes(one: Judged, first: Judged) -> bool:
 def _comes_before(first: Judged, other: Judged, explained: bool) -> bool:
     """Does anything put `first` before `other`?"""
     one, two = first.death, other.death
-    if seconds_between(one.when, two.when) is not None:
-        return is_before(one.when, two.when)
+    began, theirs = began_to_fail(one), began_to_fail(two)
+    if seconds_between(began, theirs) is not None:
+        return is_before(began, theirs)
     if explained and is_killed_for_memory(first) and not is_killed_for_memory(other):
         return True  # the kernel explains it, and nothing explains the other
     if _ends_unseen(two) and not _ends_unseen(one):
@@ -118,7 +127,8 @@ def _precedence(
     judged: Judged, wall: bool, explained: bool
 ) -> tuple[bool, int, bool, bool, bool, float, bool, float, bool, int]:
     death, best, line = judged.death, judged.weighed.best, _line(judged.death)
-    time = death.when.realtime if wall else death.when.monotonic
+    began = began_to_fail(death)
+    time = began.realtime if wall else began.monotonic
     return (
         judged.consequence is not None,
         judged.significance,
