@@ -36,7 +36,8 @@ class _Log:
         self._died = [event for event in log.events if isinstance(event, ProcessDied)]
         self._signalled = [event for event in log.events if isinstance(event, SignalledBy)]
         self._who = _Names(log)
-        self._signals = {draft.signal for draft in drafts if draft.signal is not None}
+        # Of ten thousand logs most tell of no end.
+        self._signals = {draft.signal for draft in drafts if draft.signal is not None} if self._died else set()
 
     def add(self) -> None:
         # What names nobody may be about a process that another line names, wherever that stands.

@@ -20,7 +20,6 @@ _MAY_RAISE = (None, 1, 2, 3, 15)
 
 def add_texts(drafts: Drafts, log: LauncherLog, name: str, died: Sequence[ProcessDied]) -> None:
     """name: of the log, as `Draft.told_by` has it; died: its lines that tell of an end."""
-    able = [draft for draft in drafts if not draft.told_by or name in draft.told_by]
     nameless = []
     for event in log.events:
         if isinstance(event, ExceptionSeen):
@@ -29,9 +28,20 @@ def add_texts(drafts: Drafts, log: LauncherLog, name: str, died: Sequence[Proces
                 draft.exceptions.append(event)
             if not owners and event.rank is None and not event.ignored:
                 nameless.append(event)
+    native = [event for event in log.events if isinstance(event, NativeText)]
+    if not nameless and all(event.rank is not None for event in native):
+        # Each rank has a log of its own then: to look at every process for every log would take for ever.
+        for rank in {event.rank for event in native if event.rank is not None}:
+            give_native([draft for draft in drafts.of_rank(rank) if _may_be_of(draft, name)], log)
+        return
+    able = [draft for draft in drafts if _may_be_of(draft, name)]
     give_native(able, log)
     if nameless:
         _share(able, _unclaimed(able, nameless), died)
+
+
+def _may_be_of(draft: Draft, name: str) -> bool:
+    return not draft.told_by or name in draft.told_by
 
 
 def _named(drafts: Drafts, event: ExceptionSeen) -> list[Draft]:
