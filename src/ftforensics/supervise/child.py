@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ftforensics.capture import procfs
+from ftforensics.parsers import proc_text
 from ftforensics.supervise import streams
 
 if TYPE_CHECKING:
@@ -148,10 +149,6 @@ def _parent_ignores_pipe() -> bool:
     """Did we inherit an ignored SIGPIPE? Python has overwritten that before we run, so it is a guess: the parent
     ignores it (a systemd service's shell: IgnoreSIGPIPE=yes is systemd's default), and it is not itself a Python, which
     would ignore SIGXFSZ as well and reset both for its children (subprocess, restore_signals)."""
-    text = procfs.read_text(f"/proc/{os.getppid()}/status", 8192) or ""
-    for line in text.splitlines():
-        if line.startswith("SigIgn:"):
-            ignored = int(line.split()[1], 16)
-            pipe, size = (bool(ignored >> (int(number) - 1) & 1) for number in (signal.SIGPIPE, signal.SIGXFSZ))
-            return pipe and not size and os.getppid() != 1
-    return False
+    ignored = proc_text.status(procfs.read_text(f"/proc/{os.getppid()}/status", 16384) or "").ignored
+    pipe, size = (bool(ignored >> (int(number) - 1) & 1) for number in (signal.SIGPIPE, signal.SIGXFSZ))
+    return pipe and not size and os.getppid() != 1

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ftforensics.capture import procfs
+from ftforensics.parsers import proc_text
 
 if TYPE_CHECKING:
     from ftforensics.capture.identity import Value
@@ -22,7 +23,7 @@ _NO_LIMIT = 1 << 60  # version 1 writes "none" as the largest multiple of the pa
 def reading(cgroup_lines: list[str], root: str = ROOT) -> dict[str, Value]:
     """cgroup_lines: of /proc/PID/cgroup of the process whose groups are wanted."""
     memory = _fields("/proc/meminfo", ":", 1024)
-    pressure = _pressure()
+    pressure = proc_text.avg10(procfs.read_text("/proc/pressure/memory", 512) or "")
     shared = _room("/dev/shm")
     return {
         "moment": {
@@ -136,17 +137,6 @@ def _fields(path: str, separator: str, unit: int) -> dict[str, int]:
         word = rest.split(maxsplit=1)[:1]
         if word and word[0].isdigit():
             found[name] = int(word[0]) * unit
-    return found
-
-
-def _pressure() -> dict[str, float]:
-    found: dict[str, float] = {}
-    for line in (procfs.read_text("/proc/pressure/memory", 512) or "").splitlines():
-        kind, _, rest = line.partition(" ")
-        for word in rest.split():
-            name, _, value = word.partition("=")
-            if name == "avg10":
-                found[kind] = float(value)
     return found
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ftforensics.capture import environment, procfs, torchrun_summary
 from ftforensics.capture.redact import redact_arguments
+from ftforensics.parsers import proc_text
 from ftforensics.supervise import linux
 
 if TYPE_CHECKING:
@@ -79,23 +80,19 @@ class Process:
         arguments = procfs.read_text(f"/proc/{self.pid}/cmdline", 1 << 18)
         if arguments:
             self.argv = shown(arguments.rstrip("\0").split("\0"))
-        for line in (procfs.read_text(f"/proc/{self.pid}/status", 16384) or "").splitlines():
-            name, _, value = line.partition(":")
-            if name == "Uid":
-                self.uid = int(value.split()[0])
-            elif name == "NSpid":
-                self.nspid = [int(word) for word in value.split()]
+        status = proc_text.status(procfs.read_text(f"/proc/{self.pid}/status", 16384) or "")
+        if status.uid is not None:
+            self.uid, self.nspid = status.uid, list(status.nspid)
         block = procfs.read_text(f"/proc/{self.pid}/environ", 1 << 20)
         if block:
-            variables = dict(entry.partition("=")[::2] for entry in block.split("\0") if "=" in entry)
+            variables = proc_text.variables(block)
             self.rank = environment.rank(variables)
             self.local_rank = environment.local_rank(variables)
             self.attempt = _attempt(variables)
             self.reply = self._reply_file(variables)
-        for line in (procfs.read_text(f"/proc/{self.pid}/limits", 8192) or "").splitlines():
-            if line.startswith("Max cpu time"):
-                soft, hard = line.split()[3:5]
-                self.cpu_limit = [int(word) for word in (soft, hard) if word.isdigit()]
+        limits = procfs.read_text(f"/proc/{self.pid}/limits", 8192)
+        if limits:
+            self.cpu_limit = proc_text.cpu_limit(limits)
 
     def _reply_file(self, variables: Mapping[str, str]) -> str | None:
         path = torchrun_summary.error_file(variables)
@@ -214,25 +211,9 @@ def _sees_our_files(pid: int) -> bool:
         return False
 
 
-class _Stat(NamedTuple):
-    """Of /proc/PID/stat (man 5 proc_pid_stat). status: exit_code, 0 as long as it runs and where we may not ask."""
-
-    comm: str
-    state: str
-    parent: int
-    start: int
-    status: int
-
-
-def _stat(pid: int) -> _Stat | None:
+def _stat(pid: int) -> proc_text.Stat | None:
     text = procfs.read_text(f"/proc/{pid}/stat", 4096)
-    if text is None:
-        return None
-    opening, closing = text.find("("), text.rfind(")")
-    fields = text[closing + 2 :].split()
-    if len(fields) < 50:
-        return None
-    return _Stat(text[opening + 1 : closing], fields[0], int(fields[1]), int(fields[19]), int(fields[49]))
+    return None if text is None else proc_text.stat(text)
 
 
 def orphans(living: Iterable[Process]) -> list[Process]:

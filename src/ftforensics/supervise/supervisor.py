@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ftforensics.capture import VERSION, environment, procfs
 from ftforensics.capture.cgroup import container_id, read_mountinfo
 from ftforensics.capture.folder import Folder, open_folder
+from ftforensics.parsers import proc_text
 from ftforensics.parsers.cgroup_path import memory_path
 from ftforensics.supervise import child, counters, descendants, ledger, leftovers, linux, proc_events, streams
 from ftforensics.supervise.copier import Copier, Delivery, start_copier
@@ -878,10 +879,7 @@ def _working_directory() -> str | None:
 
 
 def _nspid() -> list[int]:
-    for line in (procfs.read_text("/proc/self/status", 16384) or "").splitlines():
-        if line.startswith("NSpid:"):
-            return [int(word) for word in line.split()[1:]]
-    return []
+    return list(proc_text.status(procfs.read_text("/proc/self/status", 16384) or "").nspid)
 
 
 def _quietly(action: Callable[[], None]) -> None:
