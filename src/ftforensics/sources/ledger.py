@@ -152,7 +152,7 @@ def changes_since_good(host: Host, case: Case, path: str | None = None) -> Chang
 
 def _crashed(host: Host, case: Case, runs: list[LedgerRun]) -> Begun | None:
     """The line of the run that the case is about, or one made up for it."""
-    folders = _folders(case)
+    folders = _folders(case) if runs else set()
     died_at = _died_at(case)
     for run in reversed(runs):
         mine = run.begun.folder is not None and os.path.realpath(run.begun.folder) in folders
@@ -163,7 +163,10 @@ def _crashed(host: Host, case: Case, runs: list[LedgerRun]) -> Begun | None:
 
 def _folders(case: Case) -> set[str]:
     paths = [*(one.path for one in case.records), *(one.path for one in case.rings), *(one.path for one in case.runs)]
-    return {os.path.dirname(os.path.realpath(path)) for path in paths if path}
+    # A ring may lie elsewhere, linked from the folder of the run.
+    links = [path for path in paths if path and os.path.islink(path)]
+    folders = {os.path.dirname(path) or "." for path in paths if path}
+    return {*map(os.path.realpath, folders), *(os.path.dirname(os.path.realpath(path)) for path in links)}
 
 
 def _died_at(case: Case) -> float | None:

@@ -28,6 +28,7 @@ from ftforensics.sources.slurm import read_slurm_accounting
 BEFORE = 10.0  # seconds before the last sign of life that a log must reach back
 BEFORE_ON_GPU = 600.0  # the same for a process that used a GPU: a fault of the GPU may take minutes to end it
 UNTIL = 120.0  # seconds after it in which somebody may have spoken about the end
+_FEW_MACHINES = 4  # that are told one by one
 END_OF_CALENDARS = 253402300800.0  # seconds since the epoch: the year 10000
 
 
@@ -56,15 +57,17 @@ def with_live(case: Case, host: Host) -> Case:
     gaps: list[Gap] = []
     notices: list[Notice] = []
     here: list[_Subject] = []
+    elsewhere: list[tuple[str | None, Gap]] = []
     restarted: list[_Subject] = []
     for one in subjects:
         gap = same_boot(identity, one.boot_id, one.host)
         if gap is None:
             here.append(one)
             continue
-        gaps.append(gap)
+        elsewhere.append((one.host, gap))
         if one.boot_id and one.host == identity.host:
             restarted.append(one)
+    gaps += _said_together(elsewhere)
     on_gpu = [one for one in on_gpu if same_boot(identity, one.boot_id, one.host) is None]
     for group in ([*here, *on_gpu], restarted):
         if group:
@@ -90,6 +93,17 @@ def with_live(case: Case, host: Host) -> Case:
         readings=[*case.readings, *readings],
         gaps=list(dict.fromkeys([*case.gaps, *gaps])),
     )
+
+
+def _said_together(elsewhere: Sequence[tuple[str | None, Gap]]) -> list[Gap]:
+    """One gap a machine, and of a job on a thousand machines one for all."""
+    gaps = list(dict.fromkeys(gap for _, gap in elsewhere))
+    if len(gaps) <= _FEW_MACHINES:
+        return gaps
+    hosts = [host for host in dict.fromkeys(host for host, _ in elsewhere) if host]
+    named = ", ".join(hosts[:_FEW_MACHINES])
+    why = f"it was written on {len(hosts) or len(gaps)} machines, none of them this one, or before this one's last boot"
+    return [Gap("machine", f"{why}: {named} ..." if named else why, "run ftforensics analyze on the one concerned")]
 
 
 def _booted(host: Host) -> float | None:
@@ -154,11 +168,11 @@ def _last_signs(subjects: Sequence[_Subject]) -> list[float]:
 
 def _readings(here: Sequence[_Subject], identity: Identity, host: Host, gaps: list[Gap]) -> list[Reading]:
     readings = []
-    asked: list[list[str]] = []
+    asked: set[tuple[str, ...]] = set()
     for one in here:
-        if one.cgroup in asked:
+        if tuple(one.cgroup) in asked:
             continue
-        asked.append(one.cgroup)
+        asked.add(tuple(one.cgroup))
         elsewhere = same_machine(identity, one.boot_id, one.host, one.container)
         elsewhere = elsewhere or same_groups(identity, one.cgroup_namespace)
         # The machine's own counters are shared by all containers; a group's path means something in its own only.
