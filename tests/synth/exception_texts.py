@@ -243,9 +243,6 @@ TEXTS = [
         "cuda-error",
     ),
     Text("RuntimeError", "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", OWN, "cuda-error"),
-    Text(
-        "RuntimeError", "CUDA error: no kernel image is available for execution on the device", OWN, "python-exception"
-    ),
     Text(  # coqui-ai/TTS#1979
         "RuntimeError",
         "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking "

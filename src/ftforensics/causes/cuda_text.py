@@ -17,6 +17,7 @@ from ftforensics.causes.ending import (
     other_reason,
     signal_of,
 )
+from ftforensics.causes.stack_said import stack_said
 from ftforensics.facts.cuda_errors import cuda_error
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -54,7 +55,7 @@ def said(death: Death, wanted: Wanted, *, faults: bool = False) -> Said | None:
     by a memory fault; of the others an exception or an abort is the way."""
     if not ended_badly(death):
         return None
-    texts = [one for one in death.stack_texts if wanted(one)]
+    texts = [one for one in stack_said(death) if wanted(one)]
     return _weigh(death, texts, faults) if texts else None
 
 

@@ -221,5 +221,7 @@ def _ended_after(place: Cite, text: str) -> Cite:
 
 
 def line_cite(line: TextLine) -> Cite:
-    """A line of the job's log."""
+    """A line of the job's log, or (number 0) what a process's own exception record says."""
+    if line.number == 0:
+        return Cite("exception", line.path or "exception record", line.text)
     return Cite("launcher", f"{line.path}:{line.number}" if line.path else f"line {line.number}", line.text)

@@ -10,6 +10,7 @@ from ftforensics.causes.cuda_stack import gave_up, is_fault
 from ftforensics.causes.ending import SIGABRT, ended_badly, ended_from_outside, line_cite, other_reason, signal_of
 from ftforensics.causes.library_set import is_cuda_or_torch, published_wheel
 from ftforensics.causes.stack import frame_text, places
+from ftforensics.causes.stack_said import stack_said
 from ftforensics.facts.choose import install_command
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.case import Crash
@@ -157,7 +158,7 @@ def software_texts(death: Death, *kinds: str) -> list[StackText]:
     """What the log says about the software, of a process that ended through its own fault."""
     if not ended_badly(death) or ended_from_outside(death):
         return []
-    return [one for one in death.stack_texts if one.kind in kinds]
+    return [one for one in stack_said(death) if one.kind in kinds]
 
 
 def ended_by_exception(death: Death, text: StackText) -> bool:
@@ -167,7 +168,9 @@ def ended_by_exception(death: Death, text: StackText) -> bool:
         return number == SIGABRT and text.form == "what"
     if death.code is None and text.form != "exception":
         return False  # nobody says how it ended
-    return not death.exceptions or text.line.number >= _last_failure(death.exceptions).line.number
+    return (
+        not death.exceptions or text.line.number == 0 or text.line.number >= _last_failure(death.exceptions).line.number
+    )
 
 
 def _last_failure(raised: list[ExceptionSeen]) -> ExceptionSeen:

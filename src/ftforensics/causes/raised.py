@@ -121,7 +121,7 @@ def _from_record(record: ExceptionRecord, path: str | None) -> OwnException | No
         of_worker=of_worker,
         cites=list(dict.fromkeys(cites)),
         hook=record.hook,
-        thread=(record.thread or "a thread") if record.hook == _THREAD else None,
+        thread=record.thread or ("a thread" if record.hook == _THREAD else None),
     )
 
 

@@ -46,9 +46,35 @@ def test_there_are_enough_of_them() -> None:
 @pytest.mark.parametrize("text", TEXTS, ids=short)
 def test_by_the_record_it_is_proven(text: Text) -> None:
     weighed = judge(recorded(text))
-    assert weighed.verdict.cause == text.cause, weighed.verdict.summary
-    # What speaks of the installation is weighed by causes that are never proven.
-    assert weighed.verdict.confidence == ("likely" if "no kernel image" in text.message else "proven")
+    assert (weighed.verdict.cause, weighed.verdict.confidence) == (text.cause, "proven"), weighed.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("type", "said", "cause"),
+    [
+        (
+            "RuntimeError",
+            "CUDA error: no kernel image is available for execution on the device",
+            "gpu-architecture-unsupported",
+        ),
+        (
+            "RuntimeError",
+            "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver",
+            "driver-too-old",
+        ),
+        ("RuntimeError", "Cannot re-initialize CUDA in forked subprocess. To use CUDA with", "fork-after-cuda"),
+        ("ImportError", "/x/flash_attn_2_cuda.so: undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs", None),
+    ],
+    ids=range(4),
+)
+def test_what_speaks_of_the_installation_is_weighed_by_the_causes_of_that(
+    type: str, said: str, cause: str | None
+) -> None:
+    """They are never proven, and neither is the exception then: it says less."""
+    weighed = judge(ended(code=1, watched=True).raised(type, said, OWN))
+    assert weighed.verdict.confidence == "likely"
+    assert weighed.verdict.cause == cause or (cause is None and weighed.verdict.cause != "exit-code")
+    assert weighed.best is not None and weighed.best.supports[0].source == "exception"
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=short)

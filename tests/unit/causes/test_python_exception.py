@@ -98,6 +98,14 @@ def test_a_place_that_is_not_known_is_a_gap(ask_death: AskDeath) -> None:
     assert any("where it was raised" in gap.why for gap in finding.unknown)
 
 
+def test_one_that_nobody_is_named_for_is_a_lead(ask_death: AskDeath) -> None:
+    seen = ended().exception("ValueError", "x", rank=None).death.exceptions
+    (finding,) = ask_death(ID, ended(code=1, unowned=seen))
+    assert finding.confidence is Confidence.POSSIBLE
+    assert "ValueError: x" in finding.summary and finding.unknown
+    assert ask_death(ID, ended(9, unowned=seen)) == []
+
+
 def test_hostile_text_stays_one_bounded_line(ask_death: AskDeath) -> None:
     said = "a\x1b[31m" + "\n".join("x" * 400 for _ in range(100))
     (finding,) = ask_death(ID, ended(code=1).raised("E" * 900, said, "/x/" + "y" * 900 + ".py"))

@@ -38,6 +38,7 @@ from ftforensics.causes.cuda_stack import gave_up
 from ftforensics.causes.cuda_text import said_in_record
 from ftforensics.causes.ending import SIGABRT, signal_of
 from ftforensics.causes.library_evidence import likely_if, software_texts, text_cites, where
+from ftforensics.causes.ranks import ranks_text
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import frame_text
 from ftforensics.model.basics import Cite, Gap
@@ -149,9 +150,7 @@ def _look_at(death: Death) -> list[Remedy]:
 
 
 def _ranks(death: Death) -> str:
-    ranks = [behind.rank for behind in death.behind]
-    named = ", ".join(str(rank) for rank in ranks[:6]) + (f" and {len(ranks) - 6} more" if len(ranks) > 6 else "")
-    return f"rank{'s' if len(ranks) > 1 else ''} {named}"
+    return ranks_text([behind.rank for behind in death.behind])
 
 
 def _summary(text: StackText | None, death: Death | None = None) -> str:

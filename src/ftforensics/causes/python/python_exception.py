@@ -43,9 +43,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.blame import is_library_code
-from ftforensics.causes.raised import place_text
+from ftforensics.causes.ending import line_cite
+from ftforensics.causes.raised import own_exception, place_text
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.uncaught import Uncaught, finding, uncaught
+from ftforensics.model.basics import Gap
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.parsers.exception_subject import About
@@ -58,12 +60,32 @@ _OTHERS = (About.ARGUMENTS, About.SIGNAL)
 
 def check_death(death: Death) -> Iterator[Finding]:
     found = uncaught(death)
-    if found is None or found.subject.about in _OTHERS:
+    if found is None:
+        yield from _perhaps(death)
+        return
+    if found.subject.about in _OTHERS:
         return
     # Which part of the installation it was, other causes weigh; they are never proven, and say more than this.
     software = found.subject.about is About.SOFTWARE
     yield finding(
         found, "python-exception", confidence=Confidence.LIKELY if software else None, remedies=_remedies(found)
+    )
+
+
+def _perhaps(death: Death) -> Iterator[Finding]:
+    """A traceback without a name, which this process or another one of the same status printed."""
+    if not death.unowned or own_exception(death) is not None or death.code in (None, 0) or death.alive:
+        return
+    lines = [line_cite(one.line) for one in death.unowned[-3:]]
+    yield Finding(
+        cause="python-exception",
+        confidence=Confidence.POSSIBLE,
+        summary=f"It may have raised an exception that the log does not say whose it is: {lines[-1].text[:300]}.",
+        supports=[*lines, *death.ending],
+        unknown=[Gap("launcher", "which process raised it", "torchrun --log-dir logs --tee 3 ...")],
+        remedies=[
+            Remedy("Give each rank's lines its name, or a file of its own", "torchrun --log-dir logs --tee 3 ...")
+        ],
     )
 
 
