@@ -137,9 +137,9 @@ def dated(kernel: str, stamp: str) -> str:
         ({"job.log": KILLED, "earlyoom.log": EARLYOOM.format("SIGTERM")}, ("earlyoom", "likely"), 10749),
         ({"job.log": SRUN}, ("cgroup-oom", "likely"), None),
         # an exit of its own stays one, whatever stands beside it
-        ({"job.log": RAISED, "kernel.log": KERNEL}, ("exit-code", "likely"), 10798),
-        ({"job.log": RAISED, "container.json": docker("2026-11-29T14:29:05.1Z")}, ("exit-code", "likely"), 10798),
-        ({"job.log": RAISED, "sacct.txt": STEPS.format("COMPLETED|0:0")}, ("exit-code", "likely"), 10798),
+        ({"job.log": RAISED, "kernel.log": KERNEL}, ("loss-nan", "likely"), 10798),
+        ({"job.log": RAISED, "container.json": docker("2026-11-29T14:29:05.1Z")}, ("loss-nan", "likely"), 10798),
+        ({"job.log": RAISED, "sacct.txt": STEPS.format("COMPLETED|0:0")}, ("loss-nan", "likely"), 10798),
     ],
     ids=range(37),
 )  # fmt: skip
