@@ -137,6 +137,28 @@ def test_who_killed_a_rank(launch: Launch) -> None:
     assert (death.rank, death.local_rank, death.attempt, death.signal) == (5, 1, 2, 9)
 
 
+RENAMED = (
+    "import ctypes, os, sys, time\n"
+    "ctypes.CDLL(None).prctl(15, 'x\\x1b[2J\\n\\u202e'.encode(), 0, 0, 0); time.sleep(0.1)\n"
+    "os.kill(int(sys.argv[1]), 9); print('done', flush=True); sys.stdin.readline()"
+)
+
+
+@needs_proc_events
+@needs_tracefs
+def test_a_senders_name_cannot_paint(launch: Launch) -> None:
+    job = launch(RANK)
+    sender = subprocess.Popen(
+        [sys.executable, "-S", "-c", RENAMED, str(job.pids[0])], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert sender.stdout is not None and sender.stdout.readline() == b"done\n"
+        assert f"sent by pid {sender.pid} (x\\x1b[2J\\n\\u202e); whole" in job.text(0)
+    finally:
+        sender.communicate()
+    job.end()
+
+
 @needs_proc_events
 def test_who_sent_it_is_not_guessed(start, launch: Launch, tmp_path: Path) -> None:
     job = launch(RANK, env={})

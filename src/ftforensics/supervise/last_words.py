@@ -36,6 +36,7 @@ _OWN_FAULTS = frozenset(
         signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT,
     }
 )  # fmt: skip
+_MOST = 10_000  # files a run
 _LONGEST_PATH = 300  # characters of a control group's path
 
 
@@ -47,9 +48,10 @@ class LastWords:
         self._family = family
         self._victims = OomVictims()
         self._killed: dict[int, OomVictim] = {}
-        self._sent: dict[tuple[int, int], SentLine] = {}  # by target and signal
+        self._sent: dict[int, dict[int, SentLine]] = {}  # by target and signal
         self._first: dict[tuple[int, int | None], tuple[float, str]] = {}  # failure of an agent's attempt: when, who
         self._inner: dict[int, tuple[int, str]] = {}  # of a rank that is a shell: what it ran, its signal and its end
+        self._written = 0
         # The kernel's log and its trace name processes as the initial namespace does.
         self._same_pids = linux.namespace("pid") == linux.INITIAL_PID_NAMESPACE
 
@@ -65,9 +67,10 @@ class LastWords:
         target = self._family.living.get(line.target_tid)
         if line.result != 0 or not self._same_pids or target is None:
             return
-        before = self._sent.get((target.pid, line.signal))
+        sent = self._sent.setdefault(target.pid, {})
+        before = sent.get(line.signal)
         if before is None or _weight(target, before) <= _weight(target, line):
-            self._sent[target.pid, line.signal] = line
+            sent[line.signal] = line
 
     def concern(self, process: Process) -> bool:
         """Does torchrun look for words of this process, or of the one that started it?"""
@@ -77,15 +80,15 @@ class LastWords:
     def died(self, process: Process, status: int | None, at: float) -> int | None:
         """It has ended; at: CLOCK_MONOTONIC. What was logged and traced before is known. Returns the pid of a process
         that writes, which the caller reaps."""
-        oom = self._killed.pop(process.pid, None)
+        oom = self._killed.get(process.pid)
         if status is None and oom is not None:
             status = int(signal.SIGKILL)
         number = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
-        sent = self._sent.pop((process.pid, number), None)
-        told_to_end = self._sent.pop((process.pid, signal.SIGTERM), None)
-        inner = self._inner.pop(process.pid, None)
         if not status:
             return None
+        signals = self._sent.get(process.pid, {})
+        sent, told_to_end = signals.get(number), signals.get(signal.SIGTERM)
+        inner = self._inner.get(process.pid)
         end = ending(process.pid, status, oom, sent)
         if process.reply is None:
             if number:
@@ -108,7 +111,13 @@ class LastWords:
         if self._folder is not None:
             line += f"; whole report: ftforensics analyze {shlex.quote(self._folder)}"
         data = torchrun_summary.content(_harmless(line), "", self._second(at, begun))
-        return _hand_over(process.reply, data)
+        self._written += 1
+        return _hand_over(process.reply, data) if self._written <= _MOST else None
+
+    def forget(self, pid: int) -> None:
+        """It is gone, and its number may be another's soon."""
+        for about in (self._killed, self._sent, self._inner):
+            about.pop(pid, None)
 
     @staticmethod
     def _second(at: float, begun: tuple[float, str] | None) -> float:
@@ -141,7 +150,7 @@ def ending(pid: int, status: int, oom: OomVictim | None, sent: SentLine | None) 
         return f"{killed}, sent by the kernel"
     if sent.sender_pid == pid:
         return f"{killed}, sent by itself"
-    return f"{killed}, sent by pid {sent.sender_pid or sent.sender_tid} ({printable(sent.sender_comm)})"
+    return f"{killed}, sent by pid {sent.sender_pid or sent.sender_tid} ({sent.sender_comm})"
 
 
 def _limit(oom: OomVictim) -> str:

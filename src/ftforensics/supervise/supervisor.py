@@ -514,6 +514,7 @@ class _Watch:
         self, process: Process, at: float | None, status: int | None, usage: resource.struct_rusage | None
     ) -> None:
         self._speak_for(process, status, at)
+        self._words.forget(process.pid)
         if process.pidfd is not None:
             self._stop_reading(process.pidfd)
         self._family.remove(process.pid)
