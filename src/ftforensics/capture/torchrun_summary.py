@@ -27,12 +27,13 @@ _MOST = 64 * 1024  # characters of the call stack
 
 
 def error_file(environ: Mapping[str, str]) -> str | None:
-    """The error file that torchrun named for the rank with this environment; None when it named none or when we are
-    switched off. The rank's children inherit the variable: see `is_the_rank`."""
+    """The error file that torchrun named for the rank with this environment, as it named it: with a relative --log-dir
+    the path is relative to the directory that both were started in. None when it named none or when we are switched
+    off. The rank's children inherit the variable: see `is_the_rank`."""
     if environ.get(SWITCH, "").lower() in _OFF:
         return None
     path = environ.get(VARIABLE, "")
-    return path if path.startswith("/") and "\0" not in path else None
+    return path if path and "\0" not in path else None
 
 
 def is_the_rank(path: str, pid: int | None = None) -> bool:
@@ -61,8 +62,8 @@ def content(line: str, stack: str, timestamp: float) -> bytes:
 
 def write_new(path: str, content: bytes) -> bool:
     """Whether the file is there now and is ours: it appears whole, and never in the place of another. Never raises."""
-    folder, _, name = path.rpartition("/")
-    unfinished = f"{folder}/.{name}.{os.getpid()}"
+    folder, name = os.path.split(path)
+    unfinished = os.path.join(folder, f".{name}.{os.getpid()}")
     try:
         fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:

@@ -50,7 +50,8 @@ def read_exception_record(data: bytes) -> ExceptionRecord | Gap:
 
 
 def _whole(data: bytes) -> dict[str, msgspec.Raw] | None:
-    return _decoded(data, dict[str, msgspec.Raw])
+    found: dict[str, msgspec.Raw] | None = _decoded(data, dict[str, msgspec.Raw])
+    return found
 
 
 def _by_line(data: bytes) -> dict[str, msgspec.Raw]:
