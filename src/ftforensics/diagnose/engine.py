@@ -8,6 +8,7 @@ import msgspec
 
 from ftforensics.causes.advice import on_cuda, package_of
 from ftforensics.causes.blame import blame
+from ftforensics.causes.ranks import ranks_text
 from ftforensics.diagnose.attempts import MOST_ATTEMPTS, in_one_line, split
 from ftforensics.diagnose.collectives import with_behind
 from ftforensics.diagnose.crash import prepare
@@ -73,6 +74,8 @@ def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:
         weighed = Weighed(whose, _only_possible(judged[0].weighed), None)
     elif not all(is_alike(rivals[0], other) for other in rivals):
         weighed = Weighed(_which_first(rivals), _of_rivals(rivals), None)
+    elif judged[0].consequence is not None and weighed.best is None:
+        weighed = Weighed(_nobody_here(judged, weighed), weighed.hypotheses, None)
     remedies = list(weighed.best.remedies) if weighed.best else _settling(weighed.hypotheses)
     if unclaimed:
         remedies = [Remedy("Say which process is the job's", "ftforensics analyze --pid PID FILE...", settles=True)]
@@ -102,6 +105,19 @@ def _which_first(rivals: Sequence[Judged]) -> Verdict:
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     summary = f"{listed} failed each on its own; nothing here says which was first."
     return Verdict("failed", None, None, "undecided", summary)
+
+
+def _nobody_here(judged: Sequence[Judged], weighed: Weighed) -> Verdict:
+    """Victims only."""
+    reason = judged[0].consequence
+    said = f" ({reason.text[:120]})" if reason is not None and reason.text else ""
+    who = "It ended" if len(judged) == 1 else "Every process here ended"
+    missing = judged[0].death.missing
+    where = ", ".join(judged[0].death.missing_on[:3])
+    look = f"; nothing is known here of {ranks_text(missing)}" if missing else ""
+    look += f" on {where}" if missing and where else ""
+    summary = f"{who} because of another process, which is not in this input{said}{look}."
+    return msgspec.structs.replace(weighed.verdict, summary=summary)
 
 
 def _name(death: Death) -> str:

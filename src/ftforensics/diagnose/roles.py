@@ -64,8 +64,11 @@ def consequence(death: Death, best: Finding | None, relations: Relations) -> Cit
     """What says that this process ended because another one had; None: nothing does."""
     if best is not None and best.cause == "launcher-teardown" and best.confidence is not Confidence.POSSIBLE:
         return _first(best.supports) if relations.others(death) else None
-    if death.ended_by and death.signal in (None, SIGTERM, SIGKILL) and relations.another_first(death):
-        return death.ended_by[0].cite
+    if death.ended_by and death.signal in (None, SIGTERM, SIGKILL):
+        alive = next((said for said in death.ended_by if not said.everybody), None)
+        # Whom its launcher ended was alive, whoever else is known: the first failure may be on another node.
+        if alive is not None or relations.another_first(death):
+            return (alive or death.ended_by[0]).cite
     if waited_in_vain(best) and death.behind:
         return _first(death.behind[0].cites)
     lost = says_only_peer_lost(death)

@@ -140,6 +140,7 @@ class Outside(msgspec.Struct, frozen=True):
     cite: Cite
     by: str  # "torchrun", "deepspeed", "lightning", "run", "slurm"
     signal: int | None = None
+    everybody: bool = False  # it says so of every process of the job, of one that had died before too (DeepSpeed)
 
 
 class Behind(msgspec.Struct, frozen=True):

@@ -113,6 +113,16 @@ def test_where_everybody_lost_a_peer_nobody_here_was_first() -> None:
     assert roles(diagnosis) == {0: "collateral", 1: "collateral"}
 
 
+def test_whom_the_launcher_ended_was_alive_though_nobody_else_is_known() -> None:
+    """A node's own log, of a job whose first failure was on another one."""
+    diagnosis = told(*(SignalledBy(line(rank), "torchrun", 100 + rank, 15) for rank in (2, 3)))
+    assert [process.role for process in diagnosis.processes] == ["collateral", "collateral"]
+    assert diagnosis.verdict.confidence == "undecided"
+    assert "because of another process, which is not in this input" in diagnosis.verdict.summary
+    everybody = [SignalledBy(line(rank), "deepspeed", 100 + rank, 15, also_dead=True) for rank in (2, 3)]
+    assert {process.role for process in told(*everybody).processes} == {"unknown"}
+
+
 def test_thousands_of_ranks_are_judged_in_linear_time() -> None:
     """By the shape of their end: the causes are asked once about ranks that their launcher ended alike."""
     import time
