@@ -8,6 +8,7 @@ import msgspec
 
 from ftforensics.causes.blame import is_library_code
 from ftforensics.causes.ending import line_cite, signal_of
+from ftforensics.causes.kept import kept
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.exception import ExceptionRecord, Raised, RaisedFrame
@@ -63,6 +64,7 @@ def short_type(raised: Raised) -> str:
     return raised.type.rpartition(".")[2] or raised.type
 
 
+@kept
 def own_exception(death: Death) -> OwnException | None:
     """The exception with which this process ended: not caught, not only reported (a destructor's), not a launcher's
     about another process. None where a signal or a crash ended it: what was raised before that is context.
@@ -218,9 +220,8 @@ def _failure(chain: Sequence[Raised]) -> Raised:
     found = chain[0]
     for one in chain[1:]:
         name = short_type(one)
-        if name in _NOT_FOUND or (one.link == "context" and name in _TRIED):
-            break
-        found = one
+        if name not in _NOT_FOUND and (one.link != "context" or name not in _TRIED):
+            found = one
     return found
 
 

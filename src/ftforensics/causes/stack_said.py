@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from ftforensics.causes.kept import kept
 from ftforensics.causes.raised import own_exception
 from ftforensics.model.death import Death
 from ftforensics.model.launcher import ExceptionSeen, StackText, TextLine
 from ftforensics.parsers.stack_message import in_exception
 
 
+@kept
 def stack_said(death: Death) -> list[StackText]:
     """The log's texts, and the recorded exception's where the log holds none of its kind. Line 0: of a record."""
     own = own_exception(death) if death.raised is not None else None

@@ -9,6 +9,7 @@ import msgspec
 
 from ftforensics.causes.blame import is_library_code
 from ftforensics.causes.ending import asked_to_end, rank_of, seconds_before_end, weaker
+from ftforensics.causes.kept import kept
 from ftforensics.causes.raised import OwnException, own_exception, place_text, said, short_type
 from ftforensics.causes.sizes import time_text
 from ftforensics.model.basics import Cite, Gap
@@ -40,6 +41,7 @@ class Uncaught(msgspec.Struct, frozen=True):
         return self.own.failure
 
 
+@kept
 def uncaught(death: Death) -> Uncaught | None:
     """None where no exception ended this process, or only the news of another one's end did."""
     own = own_exception(death)
@@ -133,7 +135,7 @@ def sentence(found: Uncaught) -> str:
     place = f", raised at {place_text(own.place)}" if own.place is not None else ""
     where = " in a data loader's worker" if own.of_worker else f" in thread {own.thread}" if own.thread else ""
     after = f" (what it ended with then: {short_type(own.raised)})" if own.failure is not own.raised else ""
-    return f"{said(own.failure)}{place}{where}{after}"
+    return f"{said(own.failure).rstrip('.')}{place}{where}{after}"
 
 
 def finding(
@@ -153,7 +155,7 @@ def finding(
         cause=cause,
         confidence=chosen,
         summary=f"{what}: {told}." if what else f"{told}.",
-        supports=found.supports,
+        supports=list(found.supports),
         against=[*found.against, *against],
         unknown=[*found.unknown, *unknown],
         remedies=list(remedies),

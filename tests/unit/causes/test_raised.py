@@ -67,6 +67,13 @@ def test_a_question_that_had_no_for_an_answer_is_no_failure(inner: str, link: st
     assert own is not None and own.failure.message == named
 
 
+def test_the_first_failure_is_found_behind_such_a_question() -> None:
+    first = Raised("ValueError", "batch 3 holds no label", [TRAIN], link="context")
+    chain = Raised("ValueError", "no such group"), Raised("AttributeError", "no attribute", link="context"), first
+    own = own_exception(recorded(*chain))
+    assert own is not None and own.failure is first
+
+
 def test_what_a_data_worker_raised_is_the_workers() -> None:
     own = own_exception(recorded(Raised("KeyError", HANDED_ON, [TRAIN, TORCH])))
     assert own is not None and own.of_worker
