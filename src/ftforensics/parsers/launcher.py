@@ -111,7 +111,8 @@ class _Reading:
 
     def _lines(self, block: bytes, wanted: dict[bytes, int]) -> None:
         for number, whole in enumerate(block.split(b"\n"), self._newlines + 1):
-            for part in whole.split(b"\r") if b"\r" in whole else (whole,):  # a progress bar rewrites its line
+            # A progress bar rewrites its line.
+            for part in whole.removesuffix(b"\r").split(b"\r") if b"\r" in whole else (whole,):
                 raw = part[:LONGEST]
                 bits = wanted.get(raw.translate(_FOLD), 0) | self._opened
                 if bits:

@@ -44,6 +44,7 @@ _MOST = 4096
 class _Failed:
     """What an agent said last about a failed worker group, and the line behind it."""
 
+    number: int  # of the line
     pid: int
     at: float | None
     after: TextLine | None = None
@@ -69,7 +70,7 @@ class AttemptReader:
         self._pids: dict[tuple[str | None, int], int] = {}  # of the ranks in the last summary
         self._behind: TextLine | None = None  # the line behind that summary
         self._summary = 0  # line number up to which the summary may go on
-        self._closed = False  # the line before closed a summary
+        self._closed = 0  # line that closed a summary, until the next
         self._ended_at: float | None = None
 
     @property
@@ -77,15 +78,17 @@ class AttemptReader:
         return bool(self._waiting or self._summary or self._closed)
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
-        for failed in self._waiting:
-            failed.after = line.cited()
-        self._waiting = []
+        if self._waiting and line.number > self._waiting[0].number:
+            for failed in self._waiting:
+                failed.after = line.cited()
+            self._waiting = []
         text = line.text[:4096]
-        if self._closed:
-            self._behind, self._closed = line.cited(), False
+        if self._closed and line.number > self._closed:
+            self._behind, self._closed = line.cited(), 0
         if self._summary:
             bare = text.strip()
-            self._closed = len(bare) >= 10 and not bare.strip("=*")
+            if len(bare) >= 10 and not bare.strip("=*"):
+                self._closed = line.number
             if self._closed or line.number > self._summary:
                 self._summary = 0
         yield from self._of_torchrun(line, text)
@@ -154,7 +157,7 @@ class AttemptReader:
         writer, named = line.cited().writer, re.search(r"\(pid: (\d{1,10})\)", text)
         if writer is None or named is None:
             return
-        now = _Failed(int(named[1]), glog_time(line.text))
+        now = _Failed(line.number, int(named[1]), glog_time(line.text))
         self._ended_at = now.at
         before = self._failed.get(writer)
         if before is not None and before.after is not None and before.at is not None and now.at is not None:

@@ -33,7 +33,8 @@ class DeepspeedReader:
     open = False  # a line says all; what is remembered changes only at lines with an anchor
 
     def __init__(self) -> None:
-        self._started: dict[tuple[str, str], list[ProcessStarted]] = {}  # of the present launch, by node and command
+        # Of the present launch, by node and command, which is as long as a person likes.
+        self._started: dict[tuple[str, int], list[ProcessStarted]] = {}
         self._nodes: int | None = None
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
@@ -73,12 +74,12 @@ class DeepspeedReader:
             command=command[:1000],
         )
         if len(self._started) < _MOST_COMMANDS:
-            self._started.setdefault((node, command), []).append(event)
+            self._started.setdefault((node, hash(command)), []).append(event)
         return event
 
     def _exited(self, line: JobLine, node: str, command: str, exitcode: int) -> ProcessDied:
         # Without --local_rank all commands are alike (--no_local_rank): then no pid is better than a guessed one.
-        same = self._started.get((node, command), [])
+        same = self._started.get((node, hash(command)), [])
         started = same[0] if len(same) == 1 else None
         named = _LOCAL_RANK.search(command)
         signal, code = signal_and_code(exitcode)

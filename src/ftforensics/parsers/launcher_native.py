@@ -30,6 +30,7 @@ _HEAP = re.compile(
     r"Fatal glibc error: .{1,300})$"
 )
 _HOST_ASSERT = re.compile(r"Assertion [`'].{1,1000}' failed\.$")
+_MOST_THROWN = 4096
 _WHAT_WITHIN = 20  # lines between "terminate called" and "what()" when ranks print at once
 
 
@@ -65,13 +66,11 @@ class NativeReader:
         return bool(self._thrown)
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
-        if self._thrown:
+        while self._thrown:
             label = next(iter(self._thrown))  # the oldest
-            while line.number - self._thrown[label].line.number > _WHAT_WITHIN:
-                yield from self._flush(label)
-                if not self._thrown:
-                    break
-                label = next(iter(self._thrown))
+            if line.number - self._thrown[label].line.number <= _WHAT_WITHIN and len(self._thrown) < _MOST_THROWN:
+                break
+            yield from self._flush(label)
         yield from self._native(line, line.text[:4096])
 
     def end(self) -> Iterator[LauncherEvent]:

@@ -1,5 +1,5 @@
-"""Smaller launchers: torch.multiprocessing.spawn, shells, time(1), subprocess, multiprocessing, loky, Lightning, Open MPI,
-Hydra, srun.
+"""Smaller launchers: torch.multiprocessing.spawn, shells, time(1), subprocess, multiprocessing, loky, Lightning, Open
+MPI, Hydra, srun.
 
 Each says in a line or two which process ended how. What they add about the reason (out of memory? a bug?) is a guess
 and becomes nothing; so do PyCharm's "interrupted by signal 9" and Ray's lists of potential root causes.

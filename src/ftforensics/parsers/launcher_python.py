@@ -135,7 +135,9 @@ class TracebackReader:
             self._begin(line, text[:start], notebook[1] if notebook else None)
             return
         said = text.lstrip() if text[:1] in _ANNOUNCING else ""
-        if said.startswith((*_CHAINED, _IGNORED)) and len(self._announced) < _MOST_OPEN:
+        if said.startswith((*_CHAINED, _IGNORED)):
+            if len(self._announced) >= _MOST_OPEN:
+                self._announced.clear()
             self._announced[line.label] = next(word for word in (*_CHAINED, _IGNORED) if said.startswith(word))
         label = line.label
         for odd in self._odd:
@@ -285,10 +287,11 @@ class TracebackReader:
             yield from self._flush(label)
 
     def _overdue(self, number: int) -> Iterator[LauncherEvent]:
-        if self._unfinished:
-            overdue = [key for key, one in self._unfinished.items() if number - one.event.line.number > _WITHIN]
-            for label in overdue:
-                yield from self._flush(label)
+        while self._unfinished:
+            label = next(iter(self._unfinished))  # the oldest
+            if number - self._unfinished[label].event.line.number <= _WITHIN and len(self._unfinished) < _MOST_OPEN:
+                break
+            yield from self._flush(label)
         while self._open:
             label = next(iter(self._open))  # the oldest
             if number - self._open[label].started <= _LONGEST_TRACEBACK:

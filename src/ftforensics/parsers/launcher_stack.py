@@ -133,7 +133,10 @@ class StackReader:
         return bool(self._waiting)
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
-        for label in [label for label, (number, _) in self._waiting.items() if line.number - number > _WITHIN]:
+        while self._waiting:
+            label = next(iter(self._waiting))  # the oldest
+            if line.number - self._waiting[label][0] <= _WITHIN:
+                break
             yield from self._give_up(label)
         waiting = self._waiting.get(line.label)
         if waiting is not None:
@@ -157,6 +160,7 @@ class StackReader:
             yield event
 
     def _wait(self, line: JobLine, then: _Continuation) -> None:
+        self._waiting.pop(line.label, None)
         if len(self._waiting) < _MOST_WAITING:
             self._waiting[line.label] = (line.number, then)
 
