@@ -96,7 +96,7 @@ def witnesses(diagnosis: Diagnosis) -> str:
     who_saw = (
         names(seen, with_host=True) if len({is_worker(process) for process in seen}) == 1 else f"{len(seen)} processes"
     )
-    return f"seen by {who_saw}{when}; none of them failed first"
+    return f"seen by {who_saw}{when}"
 
 
 def _grouped(processes: Sequence[ProcessReport], key: Callable[[ProcessReport], Hashable]) -> list[list[ProcessReport]]:

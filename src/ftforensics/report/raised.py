@@ -12,6 +12,7 @@ from ftforensics.model.exception import Raised
 from ftforensics.report.phrases import excerpt, frames_of, innermost_own, name, root
 
 MOST_ORIGINS = 4  # without verbose
+SHORTEST_RUN = 3  # library lines that are worth folding
 _LINKS = {"cause": "raised from", "context": "raised while handling"}
 
 
@@ -51,19 +52,32 @@ def origins(process: ProcessReport) -> list[Origin]:
     return found
 
 
-def runs_of_libraries(stack: Sequence[Frame]) -> list[list[Frame]]:
-    """The stack in pieces: lines that stand alone, and runs of three or more library lines, which nobody reads. The
-    innermost line is the place itself and stands alone whosever it is."""
-    pieces: list[list[Frame]] = []
+class Piece(msgspec.Struct, frozen=True):
+    """Lines of a stack that follow one another. libraries: a run of library lines, which nobody reads."""
+
+    frames: list[Frame]
+    libraries: bool = False
+
+
+def pieces(stack: Sequence[Frame]) -> list[Piece]:
+    """Runs of three or more library lines apart from the rest. The innermost line is the place itself, whosever it
+    is."""
+    found: list[Piece] = []
+    shown: list[Frame] = []
     run: list[Frame] = []
-    for index, frame in enumerate(stack):
-        if index and frame.python and is_library_code(frame.file or ""):
+    for index, frame in enumerate([*stack, None]):
+        if frame is not None and index and is_library_code(frame.file or ""):
             run.append(frame)
             continue
-        pieces += [run] if len(run) > 2 else [[one] for one in run]
+        if len(run) >= SHORTEST_RUN:
+            found += [Piece(shown), Piece(run, libraries=True)]
+            shown = []
+        else:
+            shown += run
         run = []
-        pieces.append([frame])
-    return pieces + ([run] if len(run) > 2 else [[one] for one in run])
+        if frame is not None:
+            shown.append(frame)
+    return [piece for piece in [*found, Piece(shown)] if piece.frames]
 
 
 def packages(run: Sequence[Frame]) -> str:

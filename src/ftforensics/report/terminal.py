@@ -161,6 +161,7 @@ class Page:
     def hanging(self, first: str, text: str, *, right: str = "") -> None:
         """`text` behind `first`, continued below it; `right` at the right edge of the last line, where it fits."""
         indent = " " * cell_len(first)
+        text, right = shortened(text, 4 * LONGEST_EXCERPT), shortened(right, LONGEST_EXCERPT)
         pieces = self.wrapped(text, self.wide - cell_len(first))
         lines = [(first if number == 0 else indent) + piece for number, piece in enumerate(pieces)]
         if right and cell_len(lines[-1]) + 3 + cell_len(right) <= self.wide:
@@ -177,6 +178,7 @@ class Page:
 
     def heading(self, text: str, right: str = "") -> None:
         self.blank()
+        text, right = shortened(text, LONGEST_EXCERPT), shortened(right, LONGEST_EXCERPT)
         if not right:
             self.hanging("", text)
         elif cell_len(text) + cell_len(right) + 3 <= self.wide:
@@ -279,12 +281,12 @@ def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
     rows: list[Line | str] = []
     # Of a traceback only one's own lines are of interest; in a stack with native frames any may be the one that counts.
     short = not page.view.verbose and all(frame.python for frame in frames)
-    for run in raised.runs_of_libraries(frames) if short else [frames]:
-        if short and len(run) > 1:
-            of = raised.packages(run)
-            rows.append(f"... {len(run)} lines of {of or 'libraries'}; -v shows all")
+    for piece in raised.pieces(frames) if short else [raised.Piece(list(frames))]:
+        if piece.libraries:
+            of = raised.packages(piece.frames) or "libraries"
+            rows.append(f"... {len(piece.frames)} lines of {of}; -v shows all")
             continue
-        for fold in folded(run):
+        for fold in folded(piece.frames):
             rows.extend(line_of(frame, full=page.view.verbose) for frame in fold.frames)
             if fold.times > 1:
                 size = len(fold.frames)
@@ -301,10 +303,10 @@ def stack(page: Page, frames: Sequence[Frame], indent: str = "  ") -> None:
         if isinstance(row, str):
             page.line(indent + row)
             continue
-        name = row.name if page.view.verbose else fitted(row.name, names)
+        name = shortened(row.name, 4 * LONGEST_EXCERPT) if page.view.verbose else fitted(row.name, names)
         gap = " " * max(2, names - cell_len(name) + 2)
         room = page.wide - len(indent) - cell_len(name) - len(gap)
-        place = row.place
+        place = shortened(row.place, 4 * LONGEST_EXCERPT)
         if row.remark:
             remark = f"({row.remark})"
             place = place if page.view.verbose else fitted(place, max(room - len(remark) - 2, 8))
@@ -363,11 +365,14 @@ def _cites(page: Page, label: str, cites: Sequence[Cite]) -> None:
     for number, cite in enumerate(cites[:most]):
         page.hanging(f"{label if number == 0 else '':<{LABEL}}", excerpt(cite.text), right=place_of(cite))
     if len(cites) > most:
-        page.line(f"{'':<{LABEL}}... {len(cites) - most} more; {_rest(page)}")
+        page.line(f"{'':<{LABEL}}... {len(cites) - most} more; {_rest(page, len(cites))}")
 
 
-def _rest(page: Page) -> str:
-    return "--json has all" if page.view.verbose else "-v shows all"
+def _rest(page: Page, count: int) -> str:
+    """Where those are that had no room."""
+    if page.view.verbose:
+        return "--json has all"
+    return "-v shows all" if count <= MOST_LINES else "-v shows more"
 
 
 def _hypotheses(page: Page, label: str, findings: Sequence[Finding]) -> None:
@@ -540,7 +545,7 @@ def _not_seen(page: Page, diagnosis: Diagnosis) -> None:
     for number, gap in enumerate(gaps[:most]):
         _gap(page, "Not seen" if number == 0 else "", gap)
     if len(gaps) > most:
-        page.line(f"{'':<{LABEL}}... {len(gaps) - most} more; {_rest(page)}")
+        page.line(f"{'':<{LABEL}}... {len(gaps) - most} more; {_rest(page, len(gaps))}")
 
 
 def _gap(page: Page, label: str, gap: Gap) -> None:

@@ -487,7 +487,7 @@ MAKERS: dict[str, Callable[[str], Diagnosis]] = {
     "peer-lost": peer_lost,
     "attempts": attempts,
     "succeeded": succeeded,
-    "huge": lambda text: huge(text, ranks=200),
+    "huge": lambda text: huge(text, ranks=40),
 }
 
 
