@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ftforensics.model.launcher import ExceptionSeen, LauncherEvent, ProcessDied
+from ftforensics.model.launcher import AttemptBegan, ExceptionSeen, LauncherEvent, ProcessDied
 from ftforensics.parsers.launcher import looks_like_launcher_log, read_launcher_log
 from ftforensics.parsers.notices import read_notices
 
@@ -144,3 +144,21 @@ def test_deep_chains_of_labels() -> None:
                      b"0: [default1]:[rank1]: ValueError: bad\n")  # fmt: skip
     assert isinstance(event, ExceptionSeen)
     assert (event.rank, event.message) == (1, "bad")
+
+
+@pytest.mark.parametrize("path", LOGS[-6:], ids=[log.stem for log in LOGS[-6:]])
+def test_cut_at_any_byte(path: Path) -> None:
+    """What stands before the cut is read as in the whole log, and no start of an attempt comes of a cut."""
+    log = path.read_bytes()
+    whole = plain(log)
+    for at in range(0, len(log), 397):
+        head = plain(log[:at])
+        assert _starts(head) == _starts(whole)[: len(_starts(head))]
+        others = [one for one in head if not isinstance(one, AttemptBegan)]
+        sure = max(0, len(others) - 2)  # what stands in the torn line may lack its end
+        assert others[:sure] == [one for one in whole if not isinstance(one, AttemptBegan)][:sure]
+        assert len(_starts(plain(log[at:]))) <= len(_starts(whole))
+
+
+def _starts(events: list[LauncherEvent]) -> list[tuple[int, int | None]]:
+    return [(one.line.number, one.restart) for one in events if isinstance(one, AttemptBegan)]

@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from ftforensics.model.launcher import (
+    AttemptBegan,
     ExceptionSeen,
     LauncherEvent,
     LauncherLog,
     NativeText,
+    Peer,
     ProcessDied,
     ProcessStarted,
     SignalledBy,
@@ -87,6 +89,47 @@ EXCEPTIONS = {
         if name.startswith("mpspawn")
     },
 }
+# Every event with its line: nothing else is said, and of what is advice or a guess nothing is taken.
+EVENTS = {
+    "dataloader-exit": "12:died 12:raised",
+    "dataloader-oom": "27:died 27:raised 45:died 45:raised",
+    "dataloader-segfault": "4:native 34:raised 55:died 55:raised",
+    "dataloader-shm": "17:raised 40:raised",
+    "deepspeed-oom": "4:began 8:started 9:started 26:raised 27:signalled 28:signalled 29:died",
+    "deepspeed-raise": "4:began 8:started 9:started 15:signalled 16:signalled 17:died 27:raised 42:raised",
+    "deepspeed-sigkill": "4:began 8:started 9:started 26:raised 27:signalled 28:signalled 29:died",
+    "lightning-segfault": "98:raised",
+    "lightning-sigkill": "98:raised",
+    "mpspawn-exit3": "1:signalled 14:died 14:raised",
+    "mpspawn-segfault": "1:signalled 14:died 14:raised",
+    "mpspawn-sigkill": "1:signalled 14:died 14:raised",
+    "torchrun-abort": "6:native 19:raised 20:signalled 21:died 47:died 56:died",
+    "torchrun-exit3": "20:raised 21:signalled 22:died 48:died 57:died",
+    "torchrun-oom": "17:raised 18:signalled 19:died 45:died 54:died",
+    "torchrun-raise": "14:raised 27:raised 28:signalled 29:died 55:died 64:died",
+    "torchrun-record-raise": "18:raised 36:raised 37:signalled 38:died 65:died 82:raised 90:died 102:raised",
+    "torchrun-segfault-record": "6:native 29:raised 30:signalled 31:died 57:died 71:raised 79:died",
+    "torchrun-segfault": "17:raised 18:signalled 19:died 45:died 54:died",
+    "torchrun-sigkill": "17:raised 18:signalled 19:died 45:died 54:died",
+    "torchrun-sigterm": "20:raised 21:signalled 22:died 48:died 57:died",
+}
+KINDS = {
+    "began": AttemptBegan,
+    "died": ProcessDied,
+    "native": NativeText,
+    "raised": ExceptionSeen,
+    "signalled": SignalledBy,
+    "started": ProcessStarted,
+}
+# Whom a lost peer's text names: a port of this machine.
+PORTS = {
+    "deepspeed-raise": 15245,
+    "lightning-segfault": 45954,
+    "lightning-sigkill": 27818,
+    "torchrun-exit3": 16782,
+    "torchrun-record-raise": 5504,
+    "torchrun-sigterm": 13712,
+}
 LAUNCHERS = {"mpspawn": ["mp.spawn"], "lightning": []}
 
 
@@ -116,6 +159,42 @@ def test_who_died_of_what(name: str) -> None:
     assert log.launchers == (expected if DEATHS[name] else [])
     assert named == set(log.launchers)
     assert all(one.worker == name.startswith("dataloader") for one in log.events if isinstance(one, ProcessDied))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_else_is_said(name: str) -> None:
+    expected = [part.split(":") for part in EVENTS[name].split()]
+    assert [(one.line.number, type(one)) for one in read(name).events] == [
+        (int(number), KINDS[kind]) for number, kind in expected
+    ]
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_the_peer_that_is_named(name: str) -> None:
+    named = [one.peers for one in read(name).events if isinstance(one, ExceptionSeen) if one.peer_lost]
+    assert named
+    assert all(peers == [Peer(host="127.0.0.1", port=PORTS[name])] for peers in named)
+
+
+def test_times_and_writers() -> None:
+    """From the whole line, whatever of it is shown."""
+    log = read("torchrun-sigterm")
+    assert [one.line.writer for one in log.events if isinstance(one, SignalledBy)] == [22363]
+    died = [one.line for one in log.events if isinstance(one, ProcessDied)]
+    assert [line.wall for line in died] == [None, 1795960928.0, 1795960928.0]  # torch's prefix names no year
+    assert [line.writer for line in died] == [22363, None, None]
+    deepspeed = [one.line for one in read("deepspeed-raise").events if isinstance(one, ProcessDied)]
+    assert [line.wall for line in deepspeed] == [1795961559.178]
+    long = (
+        b"[2026-11-29 14:12:39,178] [ERROR] [launch.py:259:sigkill_handler] ['"
+        + b"x" * 900
+        + b"'] exits with return code = -9"
+    )
+    (event,) = read_launcher_log(long).events
+    assert event.line.text.startswith("...")
+    assert event.line.wall == 1795961559.178
+    (event,) = read_launcher_log(b"(train pid=4711, ip=10.0.0.2) [rank1]: Fatal Python error: Aborted").events
+    assert event.line.writer == 4711
 
 
 @pytest.mark.parametrize("name", NAMES)
