@@ -30,6 +30,7 @@ ANCHORS = (
     "UNCORRECTABLE MEMORY ERROR",
     "(non-zero exit code or other failure mode)",
     "STEPD TERMINATED",
+    "error: Node failure on ",
     "srun: ",
     "JobID|",
     "|JobID",
@@ -60,6 +61,8 @@ _HIT = re.compile(
 )
 _TASK_OOM = re.compile(r"srun: error: (?P<host>[^\s:]{1,255}): tasks? (?P<tasks>[\d,-]{1,200}): Out Of Memory")
 _JOB = re.compile(r"\s*JobId=(\d{1,12}(?:_\d{1,9})?)\b")
+# Of a client that lives on another node than the one that went away; several as "n[1-3]".
+_NODE = re.compile(r"(?:srun|salloc|sbatch): error: Node failure on (?P<host>[\w.,\[\]-]{1,255})\s*$")
 _ENDED = re.compile(r"srun: (?:Force Terminated|Terminating) (?:job step |StepId=|JobId=|job )(?P<unit>[\w.+-]{1,60})")
 
 _WHY = {
@@ -148,6 +151,10 @@ def _of_line(line: NoticeLine, path: str | None) -> Iterator[Notice]:
         if found:
             yield _notice(kind, line, cite, unit=found["unit"], host=found["host"], reason=reason)
             return
+    node = _NODE.search(text)
+    if node:
+        yield _notice("node-failed", line, cite, host=node["host"])
+        return
     task = _TASK_OOM.search(text)
     if task:
         yield _notice("oom", line, cite, host=task["host"], reason=f"task {task['tasks']}")

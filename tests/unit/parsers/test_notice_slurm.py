@@ -44,6 +44,13 @@ def test_decisions(line: str, kind: str, unit: str) -> None:
     assert line[:100] in notice.cite.text
 
 
+@pytest.mark.parametrize("client", ["srun", "salloc"])
+def test_a_node_went_away(client: str) -> None:
+    notice = one(f"{client}: error: Node failure on n07\n")
+    assert (notice.kind, notice.host, notice.unit) == ("node-failed", "n07", None)
+    assert read_slurm(f"INFO: {client}: error: Node failure on n07 was seen before\n") == []
+
+
 @pytest.mark.parametrize(
     ("line", "unit", "count"),
     [
