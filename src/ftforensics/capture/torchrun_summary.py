@@ -49,15 +49,34 @@ def is_the_rank(path: str, pid: int | None = None) -> bool:
     return f"{VARIABLE}={path}".encode("utf-8", "surrogateescape") not in block.split(b"\0")
 
 
+def where_torchrun_looks(path: str, pid: int) -> str:
+    """The absolute path of a living rank's error file: torchrun, its parent, opens a relative one from its own working
+    directory, which the rank may have left."""
+    if path.startswith("/"):
+        return path
+    try:
+        return os.path.join(os.readlink(f"/proc/{procfs.parent(pid)}/cwd"), path)
+    except OSError:
+        return path
+
+
 def content(line: str, stack: str, timestamp: float) -> bytes:
     """What the file holds. line: the sentence that the summary shall show first; stack: what comes below it, may be
-    empty; both redacted by the caller. timestamp: seconds since 1970, of the failure."""
+    empty; both redacted by the caller. timestamp: seconds since 1970, of the failure. All of it is ASCII: torchrun reads
+    the file in the encoding of its locale, and a byte that is nothing there would end it."""
     shown = f"{line}\n{stack}" if stack else line
     if len(shown) > _MOST:
         half = _MOST // 2
         shown = f"{shown[:half]}\n  [...]\n{shown[-half:]}"
     extra = {"py_callstack": shown, "timestamp": str(int(timestamp))}
-    return json_text({"message": {"message": line, "extraInfo": extra}}).encode("utf-8")
+    text = json_text({"message": {"message": line, "extraInfo": extra}})
+    return "".join(letter if letter.isascii() else _escaped(letter) for letter in text).encode("ascii")
+
+
+def _escaped(letter: str) -> str:
+    """As JSON has it: by units of UTF-16 (RFC 8259, section 7)."""
+    units = letter.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def write_new(path: str, content: bytes) -> bool:
