@@ -16,6 +16,7 @@ from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.exception import Raised
+from ftforensics.model.moment import Moment
 from ftforensics.parsers.exception_subject import About, Subject, subject_of
 
 REFINED = "python-exception"
@@ -71,9 +72,10 @@ def _weigh(death: Death, own: OwnException) -> tuple[Confidence, list[Cite], lis
         confidence = Confidence.LIKELY if own.recorded else Confidence.POSSIBLE
     elif own.recorded and own.hook in _OWN_HOOKS and _is_seen_from_outside(death):
         confidence = Confidence.PROVEN
-    if not own.recorded and (late := _went_on(death)) is not None:
+    late = _went_on(death, own)
+    if late is not None:
         against.append(late)
-        confidence = weaker(confidence, Confidence.POSSIBLE)
+        confidence = weaker(confidence, Confidence.LIKELY if own.recorded else Confidence.POSSIBLE)
     told_to = _told_to_end(death)
     if told_to:
         # A program that handles SIGTERM may raise because of it.
@@ -88,14 +90,20 @@ def _is_seen_from_outside(death: Death) -> bool:
     return death.watched or any(cite.source in _SEEN_FROM_OUTSIDE for cite in death.ending)
 
 
-def _went_on(death: Death) -> Cite | None:
-    """Did the process live on for long after the log's last exception?"""
-    last = next((one for one in reversed(death.exceptions) if not one.ignored), None)
-    before = seconds_before_end(death, last.line.moment) if last is not None else None
-    if last is None or before is None or before <= _WENT_ON:
+def _went_on(death: Death, own: OwnException) -> Cite | None:
+    """Did the process live on for long after that?"""
+    before = seconds_before_end(death, _moment(death, own))
+    if before is None or before <= _WENT_ON:
         return None
-    where = f"{last.line.path}:{last.line.number}" if last.line.path else f"line {last.line.number}"
-    return Cite("launcher", where, f"it went on for {time_text(before)} after that")
+    return Cite(own.cites[-1].source, own.cites[-1].locator, f"it went on for {time_text(before)} after that")
+
+
+def _moment(death: Death, own: OwnException) -> Moment:
+    if own.recorded:
+        time = death.raised.time if death.raised is not None else None
+        return Moment(time.realtime, time.monotonic, 0.0, time.boot_id) if time is not None else Moment()
+    last = next((one for one in reversed(death.exceptions) if not one.ignored), None)
+    return last.line.moment if last is not None else Moment()
 
 
 def _told_to_end(death: Death) -> list[Cite]:

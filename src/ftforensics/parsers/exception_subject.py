@@ -209,7 +209,7 @@ _EPERM, _ENOENT, _EIO, _EACCES, _ENOSPC, _EROFS, _ENOTCONN, _ESTALE, _EREMOTEIO,
     1, 2, 5, 13, 28, 30, 107, 116, 121, 122,
 )  # fmt: skip
 _FULL = (_ENOSPC, _EDQUOT)
-_SHM_FOLDERS = ("/dev/shm/", "/torch_")
+_SHM_FOLDER = "/dev/shm/"
 
 
 def _files(one: _Said) -> Subject | None:
@@ -225,7 +225,7 @@ def _files(one: _Said) -> Subject | None:
         return Subject(About.DISK_FULL)
     number, path = _errno_and_path(one)
     if number in _FULL:
-        on_shm = path is not None and path.startswith(_SHM_FOLDERS)
+        on_shm = path is not None and path.startswith(_SHM_FOLDER)
         return Subject(About.SHARED_MEMORY if on_shm else About.DISK_FULL, True, number, path)
     if number in (_EACCES, _EPERM, _EROFS):
         return Subject(About.DENIED, True, number, path)
@@ -295,8 +295,18 @@ def _devices(one: _Said) -> Subject | None:
 
 
 _QUOTED = re.compile(r"'[^'\n]{0,500}'|\"[^\"\n]{0,500}\"|\S{0,200}/\S{0,200}")
+_BAD = r"(?:nans?|infs?|infinite|infinity|non-?finite|not finite|invalid \((?:nan|inf))"
 _LOSS = re.compile(r"\b(?:\w+_)?loss(?:es)?\b", re.IGNORECASE)
-_NOT_FINITE = re.compile(r"\b(?:nan|nans|inf|infs|infinite|infinity|non-?finite|not finite)\b", re.IGNORECASE)
+_NOT_FINITE = re.compile(rf"\b{_BAD}\b", re.IGNORECASE)
+# The words as a statement: "loss is NaN", "the loss of step 5 became infinite", "NaN/Inf found in loss". Both words
+# anywhere say less: a loss function may refuse weights that are infinite.
+_LOSS_IS = re.compile(
+    rf"\b(?:\w+_)?loss(?:es)?\b[^.;,]{{0,60}}?(?:\bis\b|\bare\b|\bwas\b|\bbec\w{{2,5}}\b|\bwent\b|\bturned\b|\bgot\b"
+    rf"|\breturned\b|=|:|->)\s{{0,3}}(?:to |into |now |either |a ){{0,2}}{_BAD}\b"
+    rf"|\b{_BAD}\b(?: ?(?:/|or|and|\|) ?{_BAD}\b)?(?:\s(?:values?|detected|found|encountered|in|of|for|the|a|total"
+    r"|train|training|local|forward|batch)\b){0,5}\s(?:\w+_)?loss(?:es)?\b",
+    re.IGNORECASE,
+)
 # What Python itself says of a text that is no number, and checks whose subject is not the loss.
 _OF_PYTHON = re.compile(r"could not convert|cannot convert|invalid literal|unsupported|Input (?:contains|X)")
 # torch/csrc/autograd/python_anomaly_mode.cpp and torch/autograd/anomaly_mode.py
@@ -321,7 +331,7 @@ def _nan(one: _Said) -> Subject | None:
     first = _QUOTED.sub(" ", one.message.split("\n", 1)[0][:500])
     if _OF_PYTHON.match(first) or not (_LOSS.search(first) and _NOT_FINITE.search(first)):
         return None
-    return Subject(About.NAN)
+    return Subject(About.NAN, uncertain=not _LOSS_IS.search(first))
 
 
 def _numbers(one: _Said) -> Subject | None:

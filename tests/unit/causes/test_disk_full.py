@@ -50,7 +50,7 @@ def test_fires_by_the_log(ask_death: AskDeath) -> None:
         recorded(code=0),
         recorded(alive=True),
     ],
-    ids=range(3 + 3),
+    ids=range(6),
 )
 def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
     assert ask_death(ID, death) == []
@@ -72,7 +72,7 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
         ),
         (ended(code=1).exception("RuntimeError", "basic_ios::clear: iostream error", file=TORCH), Confidence.POSSIBLE),
     ],
-    ids=range(2 + 5),
+    ids=range(7),
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     (finding,) = ask_death(ID, death)

@@ -45,11 +45,12 @@ def test_fires_by_the_log(ask_death: AskDeath) -> None:
         ended(code=1).exception("FileNotFoundError", "[Errno 2] No such file or directory: 'loss nan.txt'", file=TRAIN),
         ended(code=1).exception("ValueError", "unknown loss in /runs/nan/a.yaml", file=TRAIN),
         ended(code=1).exception("ValueError", "the weights hold nan", file=TRAIN),
+        ended(code=1).exception("ValueError", "could not convert loss to nan", file=TRAIN),
         ended(9).exception(TYPE, SAID, file=TRAIN),
         recorded(code=0),
         recorded(alive=True),
     ],
-    ids=range(5 + 3),
+    ids=range(9),
 )
 def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
     assert ask_death(ID, death) == []
@@ -66,8 +67,28 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
         (logged().set(exceptions=[]).exception(TYPE, SAID, file=TORCH), Confidence.POSSIBLE),
         (ended(code=1).exception(TYPE, SAID), Confidence.POSSIBLE),
     ],
-    ids=range(2 + 5),
+    ids=range(7),
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     (finding,) = ask_death(ID, death)
+    assert finding.confidence is confidence
+
+
+@pytest.mark.parametrize(
+    ("said", "confidence"),
+    [
+        ("Loss is nan, stopping training", Confidence.LIKELY),
+        ("training diverged: loss=inf", Confidence.LIKELY),
+        ("The loss returned in `training_step` is nan or inf.", Confidence.LIKELY),
+        ("Model diverged with total_loss = NaN", Confidence.LIKELY),
+        ("found NaN in local forward loss calculation", Confidence.LIKELY),
+        ("NaN or Inf found in loss", Confidence.LIKELY),
+        ("non-finite loss: inf", Confidence.LIKELY),
+        ("Loss became infinite or NaN at iteration=0!", Confidence.LIKELY),
+        ("this loss does not support inf weights", Confidence.POSSIBLE),
+        ("loss scaling needs a range without nan", Confidence.POSSIBLE),
+    ],
+)
+def test_only_a_statement_about_the_loss_is_one(ask_death: AskDeath, said: str, confidence: Confidence) -> None:
+    (finding,) = ask_death(ID, ended(code=1).exception("ValueError", said, file=TRAIN))
     assert finding.confidence is confidence

@@ -56,7 +56,7 @@ def test_fires_by_the_log(ask_death: AskDeath) -> None:
         recorded(code=0),
         recorded(alive=True),
     ],
-    ids=range(3 + 3),
+    ids=range(6),
 )
 def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
     assert ask_death(ID, death) == []
@@ -72,7 +72,7 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
         (logged(code=3), Confidence.POSSIBLE),
         (ended(code=1).exception("RuntimeError", SAID), Confidence.POSSIBLE),
     ],
-    ids=range(1 + 5),
+    ids=range(6),
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     (finding,) = ask_death(ID, death)

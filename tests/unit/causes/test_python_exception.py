@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from ftforensics.model.basics import Cite
+from ftforensics.model.crash import Time
 from ftforensics.model.diagnosis import Confidence, Finding
-from synth.death import END, TORCH, TRAIN, DeathBuilder, at, ended
+from synth.death import BOOT, END, TORCH, TRAIN, DeathBuilder, at, ended
 
 AskDeath = Callable[[str, DeathBuilder], list[Finding]]
 ID = "python-exception"
@@ -75,6 +76,8 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
         (recorded(given=True), Confidence.LIKELY),
         (recorded(code=None), Confidence.LIKELY),
         (recorded(code=3), Confidence.LIKELY),
+        (recorded().raised("ValueError", "x", time=Time(monotonic=END - 600, boot_id=BOOT)), Confidence.LIKELY),
+        (recorded().raised("ValueError", "x", time=Time(monotonic=END - 9, boot_id=BOOT)), Confidence.PROVEN),
         (recorded().raised("ValueError", "x", hook="torchrun error file"), Confidence.LIKELY),
         (recorded().raised("ValueError", "x", hook="threading.excepthook", thread="Thread-1"), Confidence.POSSIBLE),
         (recorded().signal(15, 777, before=2.0), Confidence.POSSIBLE),
@@ -84,7 +87,7 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
         (ended(code=1).exception("ValueError", "x", moment=at(END - 600)), Confidence.POSSIBLE),
         (ended(code=1).exception("ValueError", "x", moment=at(END - 20)), Confidence.LIKELY),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     (finding,) = ask_death(ID, death)

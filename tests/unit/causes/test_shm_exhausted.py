@@ -66,13 +66,14 @@ def test_fires_for_the_exception_that_torch_makes_of_it(ask_death: AskDeath, typ
     ("type", "said"),
     [
         ("OSError", "[Errno 28] No space left on device: '/data/torch_1'"),
+        ("OSError", "[Errno 28] No space left on device: '/torch_cache/a'"),
         (
             "RuntimeError",
             "unable to open shared memory object </torch_1_2_3> in read-write mode: Too many open files (24)",
         ),
         ("my.Error", RAISED),
     ],
-    ids=range(3),
+    ids=range(4),
 )
 def test_near_miss_of_an_exception_stays_quiet(ask_death: AskDeath, type: str, said: str) -> None:
     assert ask_death("shm-exhausted", ended(code=1).exception(type, said, file=TORCH)) == []

@@ -30,6 +30,7 @@ this: such an error is a consequence.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -43,7 +44,7 @@ KIND = Kind.OWN_FAULT
 REFINES = (REFINED,)
 # Their sockets and files go away with the process that made them.
 _BETWEEN_PROCESSES = ("/multiprocessing/", "/multiprocess/", "/torch/distributed/", "/joblib/", "/loky/")
-_OF_OTHERS = ("/torch_", "/dev/shm/", "/tmp/pymp-")
+_OF_OTHERS = re.compile(r"/torch_\d{1,10}_|/dev/shm/|/tmp/pymp-")
 
 
 def check_death(death: Death) -> Iterator[Finding]:
@@ -51,7 +52,7 @@ def check_death(death: Death) -> Iterator[Finding]:
     if found is None or raised_below(found.failure, *_BETWEEN_PROCESSES):
         return
     path = found.subject.path
-    if path is not None and path.startswith(_OF_OTHERS):
+    if path is not None and _OF_OTHERS.match(path):
         return
     program = raised_below(found.failure, "/subprocess.py")
     where = f" on {death.host}" if death.host else ""
