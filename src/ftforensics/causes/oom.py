@@ -29,6 +29,7 @@ from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.death import CounterChange, Death, OomMatch, Tie
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 from ftforensics.model.kernel import OomKill
+from ftforensics.parsers.cgroup_path import is_at_or_below
 
 CGROUP, ANCESTOR, HOST, NUMA, GROUP = "cgroup-oom", "ancestor-cgroup-oom", "host-oom", "numa-oom", "oom-group-kill"
 IDS = (CGROUP, ANCESTOR, HOST, NUMA, GROUP)
@@ -144,13 +145,22 @@ def exclusions(death: Death) -> list[Cite]:
     found = []
     for change in death.counters:
         counts_it = change.counter == "vmstat oom_kill" or (change.counter == "oom_kill" and change.own)
-        if counts_it and change.bracketing and change.delta == 0:
+        if counts_it and change.bracketing and change.delta == 0 and not _had_moved(death, change.group):
             found.append(change.cite)
     if death.kernel_log_covers and not death.oom:
         found.append(
             Cite("kmsg", "whole log", "the kernel's log covers the end without a gap and names no OOM kill of it")
         )
     return found
+
+
+def _had_moved(death: Death, group: str | None) -> bool:
+    """Was it in another group than the one that is counted, when the kernel took it? By its very own record only: of
+    the group that it was started in nobody says that it stayed there (cgexec, systemd-run, a write to cgroup.procs)."""
+    if group is None or not death.oom or death.oom[0].match.tie is not Tie.EXACT:
+        return False
+    victim = death.oom[0].kill.victim_group
+    return victim is not None and not is_at_or_below(victim, group)
 
 
 def _from_kernel(death: Death) -> _Basis | None:

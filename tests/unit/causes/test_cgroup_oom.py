@@ -111,6 +111,19 @@ def test_what_contradicts_it_caps_it_at_possible(ask_death: AskDeath, death: Dea
     assert any(said in cite.text for cite in finding.against)
 
 
+def test_the_group_that_it_had_left_does_not_count_against_it(ask_death: AskDeath) -> None:
+    """A rank that a wrapper puts into a group of its own: the recorder and `run` know the one that it began in."""
+    moved = killed().oom("memcg", victim_group="/user/limited", limit_group="/user/limited")
+    (finding,) = ask_death(ID, moved.counter("oom_kill", 0, 0))
+    assert finding.confidence is Confidence.PROVEN and not finding.against
+    # The whole machine's counter counts it wherever it was; and a line that is tied by its text moves nobody.
+    (finding,) = ask_death(ID, moved.counter("vmstat oom_kill", 5, 5))
+    assert finding.confidence is Confidence.POSSIBLE
+    told = killed().oom("memcg", Tie.TEXT, victim_group="/user/limited", limit_group="/user/limited")
+    (finding,) = ask_death(ID, told.counter("oom_kill", 0, 0))
+    assert finding.confidence is Confidence.POSSIBLE
+
+
 def test_a_traced_sender_takes_the_proof_away(ask_death: AskDeath) -> None:
     (finding,) = ask_death(ID, killed().oom("memcg").sent("bash"))
     assert finding.confidence is Confidence.LIKELY and any("bash" in cite.text for cite in finding.against)
