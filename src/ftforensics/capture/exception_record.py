@@ -310,6 +310,7 @@ def _summary(
     place = _place(first)
     where = f" ({place})" if place else ""
     said = f": {message}" if message else ""
+    target = torchrun_summary.where_torchrun_looks(target, os.getpid())
     return target, f"ftforensics: {who} raised {kind}{said}{where}; ftforensics analyze {_quoted(folder)}"
 
 
