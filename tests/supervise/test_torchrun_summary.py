@@ -98,10 +98,24 @@ class Launched:
 Launch = Callable[..., Launched]
 
 
+def watched_by(supervisor: int) -> set[int]:
+    """Of whom it holds a pidfd (man 5 proc_pid_fdinfo): it knows them, and will be woken by their end."""
+    found = set()
+    for path in Path(f"/proc/{supervisor}/fdinfo").iterdir():
+        found |= {int(line.split()[1]) for line in readable(path).splitlines() if line.startswith("Pid:")}
+    return found
+
+
 @pytest.fixture
 def launch(start, tmp_path: Path) -> Launch:
-    def begin(*ranks: list[str], env: dict[str, str] | None = None, armed: bool = True) -> Launched:
-        command = [sys.executable, "-S", "-c", LAUNCHER, str(tmp_path / "errors"), json.dumps(ranks)]
+    def begin(
+        *ranks: list[str],
+        env: dict[str, str] | None = None,
+        armed: bool = True,
+        watched: bool = True,
+        errors: str = str(tmp_path / "errors"),
+    ) -> Launched:
+        command = [sys.executable, "-S", "-c", LAUNCHER, errors, json.dumps(ranks)]
         process = start(
             *command,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(**(env or {})),
@@ -110,6 +124,10 @@ def launch(start, tmp_path: Path) -> Launch:
         folder = tmp_path / "folder"
         # The line `started` is written when what is traced is armed; what came before is kept until then.
         wait_for(lambda: not armed or (folder / "evidence.jsonl").stat().st_size)
+        if watched:
+            wait_for(lambda: set(pids) <= watched_by(process.pid))
+        else:
+            time.sleep(0.3)  # what is not watched gives no sign of having been seen
         files = [tmp_path / "errors" / str(rank) / "error.json" for rank in range(len(ranks))]
         return Launched(process, pids, folder, files)
 
@@ -170,6 +188,7 @@ def test_who_sent_it_is_not_guessed(start, launch: Launch, tmp_path: Path) -> No
         options=["--no-trace"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     pid = int(again.stdout.readline())
+    wait_for(lambda: pid in watched_by(again.pid))
     os.kill(pid, signal.SIGKILL)
     wait_for(job.files[0].exists)
     assert "was killed by SIGKILL; who sent it is not known at this moment; whole" in answer(job.files[0])[0]
@@ -213,11 +232,21 @@ def test_a_later_failure_says_after_whom_and_does_not_look_like_the_first(launch
 
 @needs_proc_events
 def test_switched_off_there_is_no_file(launch: Launch) -> None:
-    job = launch(RANK, env={"FTFORENSICS_TORCHRUN_SUMMARY": "0"})
+    job = launch(RANK, watched=False, env={"FTFORENSICS_TORCHRUN_SUMMARY": "0"})
     os.kill(job.pids[0], signal.SIGKILL)
     job.wait(0)
     job.end()
     assert os.listdir(job.files[0].parent) == []
+
+
+@needs_proc_events
+def test_a_relative_path_is_torchruns(launch: Launch, tmp_path: Path) -> None:
+    """With a relative --log-dir; the rank has gone to another directory meanwhile."""
+    (tmp_path / "elsewhere").mkdir()
+    job = launch([sys.executable, "-S", "-c", "import os; os.chdir('elsewhere'); " + SLEEP], errors="errors")
+    os.kill(job.pids[0], signal.SIGKILL)
+    assert "rank 4" in job.text(0)
+    job.end()
 
 
 @needs_proc_events
@@ -258,7 +287,7 @@ def test_a_folder_that_is_not_the_jobs_own_gets_nothing(launch: Launch, owner: s
 @needs_unshare
 @pytest.mark.parametrize("how", ["unshare --mount", "setpriv --reuid 65534 --clear-groups"])
 def test_for_another_user_or_other_mounts_nothing_is_written(launch: Launch, how: str) -> None:
-    job = launch([*how.split(), *RANK])
+    job = launch([*how.split(), *RANK], watched=False)
     os.kill(job.pids[0], signal.SIGKILL)
     job.wait(0)
     job.end()

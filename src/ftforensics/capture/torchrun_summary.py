@@ -62,8 +62,8 @@ def where_torchrun_looks(path: str, pid: int) -> str:
 
 def content(line: str, stack: str, timestamp: float) -> bytes:
     """What the file holds. line: the sentence that the summary shall show first; stack: what comes below it, may be
-    empty; both redacted by the caller. timestamp: seconds since 1970, of the failure. All of it is ASCII: torchrun reads
-    the file in the encoding of its locale, and a byte that is nothing there would end it."""
+    empty; both redacted by the caller. timestamp: seconds since 1970, of the failure. All of it is ASCII: torchrun
+    reads the file in the encoding of its locale, and a byte that is nothing there would end it."""
     shown = f"{line}\n{stack}" if stack else line
     if len(shown) > _MOST:
         half = _MOST // 2

@@ -164,12 +164,8 @@ def tell_torchrun(diagnosis: Diagnosis, record_path: str, pid: int) -> bool:
     )
     line = one_line.render(diagnosis, os.path.dirname(record_path) or ".")
     second = process.time or time.time()
-    return torchrun_summary.write_new(path, torchrun_summary.content(_ascii(line), _ascii(stack), second))
-
-
-def _ascii(text: str) -> str:
-    """torchrun reads its file in the encoding of its locale, and a character that is none there would end it."""
-    return text.encode("ascii", "backslashreplace").decode("ascii")
+    place = torchrun_summary.where_torchrun_looks(path, pid)
+    return torchrun_summary.write_new(place, torchrun_summary.content(line, stack, second))
 
 
 def _record_end(diagnosis: Diagnosis) -> None:

@@ -98,7 +98,10 @@ class Process:
         path = torchrun_summary.error_file(variables)
         if path is None or self.uid != os.geteuid():
             return None
-        return path if torchrun_summary.is_the_rank(path, self.pid) and _sees_our_files(self.pid) else None
+        if not torchrun_summary.is_the_rank(path, self.pid) or not _sees_our_files(self.pid):
+            return None
+        place = torchrun_summary.where_torchrun_looks(path, self.pid)
+        return place if place.startswith("/") else None
 
     def watch(self) -> int:
         """A descriptor that polls readable at its end (man 2 pidfd_open, Linux 5.3). Raises OSError."""

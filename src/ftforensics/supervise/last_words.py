@@ -110,7 +110,7 @@ class LastWords:
         line = f"ftforensics: {who} {end}"
         if self._folder is not None:
             line += f"; whole report: ftforensics analyze {shlex.quote(self._folder)}"
-        data = torchrun_summary.content(_harmless(line), "", self._second(at, begun))
+        data = torchrun_summary.content(printable(redact(line)), "", self._second(at, begun))
         self._written += 1
         return _hand_over(process.reply, data) if self._written <= _MOST else None
 
@@ -167,12 +167,6 @@ def _weight(target: Process, line: SentLine) -> int:
 
 def _by(agent: int, sent: SentLine | None) -> bool:
     return sent is not None and sent.code <= 0 and sent.sender_pid == agent
-
-
-def _harmless(text: str) -> str:
-    """Without secrets, on one line, and ASCII: torchrun reads the file in the encoding of its locale, and a character
-    that does not fit would end it."""
-    return printable(redact(text)).encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _hand_over(path: str, data: bytes) -> int | None:
