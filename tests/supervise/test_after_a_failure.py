@@ -56,7 +56,7 @@ def test_a_job_started_again_in_its_folder_is_not_told_the_end_of_the_attempt_be
     report = json.loads(own.read_text())
     assert [process["exit"]["code"] for process in report["processes"]] == [3]
     assert report["verdict"]["cause"] == "exit-code" and report["verdict"]["confidence"] != "proven"
-    assert any("earlier attempt" in gap["why"] for gap in report["gaps"])
+    assert [attempt["outcome"] for attempt in report["attempts"]] == ["failed"]
 
 
 def test_two_runs_in_one_folder_keep_apart(job) -> None:
