@@ -13,12 +13,7 @@ from ftforensics.model.case import Case
 from ftforensics.model.death import CounterChange, Death
 from ftforensics.model.reading import GroupReading, Reading
 
-Counter = Callable[[Reading], object]
 _COUNTERS = ("oom_kill", "oom", "oom_group_kill", "local_oom", "local_oom_kill", "max_events", "failcnt")
-
-
-def _any(reading: Reading) -> object:
-    return reading
 
 
 class Counters:
@@ -56,9 +51,8 @@ class Counters:
         last = boot.any.last_before(death)
         found: list[CounterChange] = []
         for path in death.groups:
-            if (series := boot.groups.get(path)) is not None:
-                for counter in _COUNTERS:
-                    found += _change(counter, path, series, death)
+            for counter in _COUNTERS if path in boot.groups else ():
+                found += _change(counter, path, boot.of(counter, path), death)
         found += _machine(boot.machine, death)
         return (last.reading() if last is not None else None), found
 
@@ -103,7 +97,14 @@ class _Series:
         self._taken = sorted((one for one in self._taken if one.at is not None), key=lambda one: one.at or 0.0)
         self._times = [one.at or 0.0 for one in self._taken]
 
-    def last_before(self, death: Death, counter: Counter = _any) -> _Taken | None:
+    def having(self, wanted: Callable[[Reading], object]) -> _Series:
+        found = _Series()
+        found._taken = [one for one in self._taken if wanted(one.raw) is not None]
+        found._now = [one for one in self._now if wanted(one.raw) is not None]
+        found._times = [one.at or 0.0 for one in found._taken]
+        return found
+
+    def last_before(self, death: Death) -> _Taken | None:
         """Taken before the end can have begun. A killed process takes up to seconds to be gone, so the time of its end
         is no bound; its last own sample is."""
         if death.earliest.monotonic is not None:
@@ -112,21 +113,15 @@ class _Series:
             bound = death.when.monotonic - 5.0
         else:
             return None
-        found = None
-        for place in range(bisect_right(self._times, bound) - 1, -1, -1):
-            if found is not None and self._times[place] != found.at:
-                break
-            if counter(self._taken[place].raw) is not None:
-                found = self._taken[place]  # of several at one instant the first
-        return found
+        place = bisect_right(self._times, bound) - 1
+        return self._taken[bisect_left(self._times, self._times[place])] if place >= 0 else None
 
-    def first_after(self, death: Death, counter: Counter = _any) -> _Taken | None:
+    def first_after(self, death: Death) -> _Taken | None:
         if death.when.monotonic is None:
             # Nobody saw the end; a reading made now, of a process that is gone, comes after it.
-            return next((one for one in self._now if counter(one.raw) is not None), None)
-        begin = bisect_left(self._times, death.when.monotonic)
-        later = (self._taken[place] for place in range(begin, len(self._taken)))
-        return next((one for one in later if counter(one.raw) is not None), None)
+            return self._now[0] if self._now else None
+        place = bisect_left(self._times, death.when.monotonic)
+        return self._taken[place] if place < len(self._taken) else None
 
 
 class _Boot:
@@ -136,6 +131,13 @@ class _Boot:
         self.any = _Series()
         self.machine = _Series()
         self.groups: dict[str, _Series] = {}
+        self._counted: dict[tuple[str, str], _Series] = {}
+
+    def of(self, counter: str, path: str) -> _Series:
+        """The readings that have this counter of this group."""
+        if (counter, path) not in self._counted:
+            self._counted[counter, path] = self.groups[path].having(lambda reading: _group(reading, counter, path))
+        return self._counted[counter, path]
 
     def add(self, taken: _Taken) -> None:
         self.any.add(taken)
@@ -150,11 +152,8 @@ class _Boot:
 
 
 def _change(counter: str, path: str, series: _Series, death: Death) -> list[CounterChange]:
-    def group_of(reading: Reading) -> GroupReading | None:
-        return next((one for one in reading.groups if one.path == path and getattr(one, counter) is not None), None)
-
-    one, other = series.last_before(death, group_of), series.first_after(death, group_of)
-    group, same = group_of(one.raw) if one else None, group_of(other.raw) if other else None
+    one, other = series.last_before(death), series.first_after(death)
+    group, same = _group(one.raw, counter, path) if one else None, _group(other.raw, counter, path) if other else None
     if group is None or same is None or other is None:
         return []
     if None not in (group.inode, same.inode) and group.inode != same.inode:
@@ -174,6 +173,10 @@ def _change(counter: str, path: str, series: _Series, death: Death) -> list[Coun
             counter, path, old, new, True, Cite("cgroup", f"{file} ({other.name})", text), path == death.groups[0]
         )
     ]
+
+
+def _group(reading: Reading, counter: str, path: str) -> GroupReading | None:
+    return next((one for one in reading.groups if one.path == path and getattr(one, counter) is not None), None)
 
 
 def _machine(series: _Series, death: Death) -> list[CounterChange]:

@@ -8,8 +8,7 @@ or boot, of another time, and those that a program wrote itself through /dev/kms
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
@@ -22,67 +21,82 @@ from ftforensics.model.kernel import DriverNote, KernelLog, LogLine, Xid
 NEAR = 300.0  # seconds before the end; a collective that waits for a lost GPU takes minutes to be given up
 AFTER = 5.0  # the driver reports some (43, 45) while it tears the process's channels down
 MOST = 20
-_Event = Xid | DriverNote
-_One = TypeVar("_One", XidMatch, DriverNoteMatch)
 
 
 class GpuEvents:
-    """The driver's lines of all kernel logs, each once and in time order."""
+    """The driver's lines of all kernel logs, those of each machine once."""
 
     def __init__(self, logs: Sequence[KernelLog]) -> None:
-        self._logs = [found for log in logs if (found := _Log(log)).events]
-        self._near: dict[tuple[str | None, str | None], list[_Log]] = {}
+        self._logs = [log for log in logs if any(isinstance(event, Xid | DriverNote) for event in log.events)]
+        self._of: dict[tuple[str | None, str | None], _Events] = {}  # by boot and host
+        self._events: dict[tuple[int, ...], _Events] = {}  # by the logs that may be of the machine
 
     def tell(self, death: Death) -> Death:
         """The death with the events near its end."""
         if not self._logs:
             return death
         key = (death.boot_id, death.host)
-        if key not in self._near:
-            self._near[key] = [one for one in self._logs if same_machine(one.log, death)]
-        xids: list[XidMatch] = []
-        notes: list[DriverNoteMatch] = []
-        for one in self._near[key]:
-            log = one.log
-            for event, before in one.near(death):
-                cite = Cite(log.source, locator(log, event.line), event.line.text[:300])
-                if isinstance(event, DriverNote):
-                    notes.append(DriverNoteMatch(event, cite, before))
-                else:
-                    xids.append(XidMatch(event, cite, _match(event, log, death, before), before))
-        if not xids and not notes:
-            return death
-        return msgspec.structs.replace(
-            death, xids=_nearest(_xids_once(xids)), driver_notes=_nearest(_notes_once(notes))
-        )
-
-
-class _Log:
-    """One log's events. A death looks at those about its time, or at the last ones where no clock tells."""
-
-    def __init__(self, log: KernelLog) -> None:
-        self.log = log
-        self.events = [
-            event for event in log.events if isinstance(event, Xid | DriverNote) and not event.line.forgeable
+        if key not in self._of:
+            places = tuple(place for place, log in enumerate(self._logs) if same_machine(log, death))
+            if places not in self._events:
+                self._events[places] = _Events([self._logs[place] for place in places])
+            self._of[key] = self._events[places]
+        near = self._of[key].near(death)
+        xids = [
+            XidMatch(one.event, one.cite, _match(one.event, one.log, death, before), before)
+            for one, before in near
+            if isinstance(one.event, Xid)
         ]
-        moments = [event.line.moment for event in self.events]
-        self._times = [moment.monotonic for moment in moments if moment.monotonic is not None]
-        one_boot = len({moment.boot_id for moment in moments}) == 1
-        self._sorted = one_boot and len(self._times) == len(self.events) and self._times == sorted(self._times)
+        notes = [DriverNoteMatch(one.event, one.cite, before) for one, before in near if not isinstance(one.event, Xid)]
+        return msgspec.structs.replace(death, xids=xids, driver_notes=notes) if near else death
 
-    def near(self, death: Death) -> Iterator[tuple[_Event, float | None]]:
-        for event in self._about(death):
-            near, before = _before(event.line, death)
-            if near:
-                yield event, before
+
+class _Event(msgspec.Struct, frozen=True):
+    event: Xid | DriverNote
+    log: KernelLog
+    cite: Cite
+
+
+_Near = list[tuple[_Event, float | None]]
+
+
+class _Events:
+    """The events of one machine's logs, each once. Ends that the clocks cannot tell apart have the same ones near."""
+
+    def __init__(self, logs: Sequence[KernelLog]) -> None:
+        kept: dict[tuple[object, ...], _Event] = {}
+        for log in logs:
+            for event in log.events:
+                if isinstance(event, Xid | DriverNote) and not event.line.forgeable:
+                    cite = Cite(log.source, locator(log, event.line), event.line.text[:300])
+                    kept.setdefault(_what(event), _Event(event, log, cite))
+        self._all = list(kept.values())
+        moments = [one.event.line.moment for one in self._all]
+        self._times = [moment.monotonic for moment in moments if moment.monotonic is not None]
+        self._boot = moments[0].boot_id if len({moment.boot_id for moment in moments}) == 1 else None
+        self._sorted = len(self._times) == len(self._all) and self._times == sorted(self._times)
+        self._known: dict[tuple[object, ...], _Near] = {}
+
+    def near(self, death: Death) -> _Near:
+        """Nearest to the end first; of those without a comparable time the last of the log. At most MOST of a kind."""
+        key = (death.when, death.earliest, death.wall)
+        if key not in self._known:
+            found = []
+            for one in self._about(death):
+                near, before = _before(one.event.line, death)
+                if near:
+                    found.append((one, before))
+            xids = [pair for pair in found if isinstance(pair[0].event, Xid)]
+            notes = [pair for pair in found if not isinstance(pair[0].event, Xid)]
+            self._known[key] = [*_nearest(xids), *_nearest(notes)]
+        return self._known[key]
 
     def _about(self, death: Death) -> Sequence[_Event]:
         end = death.when.monotonic
-        boot = self.events[0].line.moment.boot_id
-        if not self._sorted or end is None or None in (boot, death.boot_id) or boot != death.boot_id:
-            return self.events
+        if not self._sorted or end is None or self._boot is None or self._boot != death.boot_id:
+            return self._all
         low = bisect_left(self._times, end - NEAR)
-        return self.events[low : bisect_right(self._times, end + AFTER + SLACK)]
+        return self._all[low : bisect_right(self._times, end + AFTER + SLACK)]
 
 
 def _before(line: LogLine, death: Death) -> tuple[bool, float | None]:
@@ -116,21 +130,12 @@ def _match(xid: Xid, log: KernelLog, death: Death, before: float | None) -> Matc
     return Match(Tie.STRONG, match.why, [*match.against, *doubts]) if doubts else match
 
 
-def _xids_once(found: Sequence[XidMatch]) -> list[XidMatch]:
+def _what(event: Xid | DriverNote) -> tuple[object, ...]:
     """`run` followed the log, and the log was read again afterwards."""
-    kept: dict[tuple[object, ...], XidMatch] = {}
-    for one in found:
-        xid = one.xid
-        kept.setdefault((xid.number, xid.device, xid.pid, xid.text, xid.switch, *_when(xid.line)), one)
-    return list(kept.values())
-
-
-def _notes_once(found: Sequence[DriverNoteMatch]) -> list[DriverNoteMatch]:
-    kept: dict[tuple[object, ...], DriverNoteMatch] = {}
-    for one in found:
-        note = one.note
-        kept.setdefault((note.kind, note.client, note.module, note.device, *_when(note.line)), one)
-    return list(kept.values())
+    when = _when(event.line)
+    if isinstance(event, Xid):
+        return (event.number, event.device, event.pid, event.text, event.switch, *when)
+    return (event.kind, event.client, event.module, event.device, *when)
 
 
 def _when(line: LogLine) -> tuple[float | None, float | None]:
@@ -140,7 +145,6 @@ def _when(line: LogLine) -> tuple[float | None, float | None]:
     return None, line.moment.realtime
 
 
-def _nearest(found: list[_One]) -> list[_One]:
-    """Nearest to the end first; of those without a comparable time the last of the log."""
+def _nearest(found: _Near) -> _Near:
     last_first = list(reversed(found))
-    return sorted(last_first, key=lambda one: (one.before is None, abs(one.before or 0.0)))[:MOST]
+    return sorted(last_first, key=lambda pair: (pair[1] is None, abs(pair[1] or 0.0)))[:MOST]

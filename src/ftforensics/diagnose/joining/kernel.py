@@ -34,6 +34,7 @@ from ftforensics.model.moment import Moment
 
 SIGKILL = 9
 MOST_OTHERS = 20
+MOST_ALIKE = 512  # records that only their looks tie to one death
 MOST_BETWEEN = 16  # pids that others may take while a launcher starts one more rank
 _ORDER = {Tie.EXACT: 0, Tie.TEXT: 1, Tie.STRONG: 2, Tie.WEAK: 3}
 _About = Oops | MemoryFailure | CpuLimit
@@ -44,7 +45,8 @@ class KernelWord:
 
     def __init__(self, logs: Sequence[KernelLog]) -> None:
         self._logs = [_Log(log) for log in logs]
-        self._machines: dict[tuple[str | None, str | None], _Machine] = {}
+        self._machines: dict[tuple[str | None, str | None], _Machine] = {}  # by boot and host
+        self._of_logs: dict[tuple[int, ...], _Machine] = {}
 
     def tell(self, death: Death, draft: Draft) -> Death:
         """The death with what the kernel says about it."""
@@ -86,7 +88,10 @@ class KernelWord:
     def _machine(self, death: Death) -> _Machine:
         key = (death.boot_id, death.host)
         if key not in self._machines:
-            self._machines[key] = _Machine([one for one in self._logs if same_machine(one.log, death)])
+            places = tuple(place for place, one in enumerate(self._logs) if same_machine(one.log, death))
+            if places not in self._of_logs:
+                self._of_logs[places] = _Machine([self._logs[place] for place in places])
+            self._machines[key] = self._of_logs[places]
         return self._machines[key]
 
     def _others(self, own: set[int]) -> list[KernelEvent]:
@@ -179,8 +184,10 @@ def _kills_of(machine: _Machine, death: Death, draft: Draft) -> Iterator[OomMatc
         kills: Iterable[OomKill] = (named[place] for place in sorted(named))
         if not death.initial_namespace and (death.comms or death.ring is not None):
             fits: dict[str, bool] = {}
-            kills = [kill for kill in one.around(death) if kill.pid in death.host_pids or _fits(kill.comm, death, fits)]
-            kills += [named[place] for place in sorted(named) if not any(named[place] is kill for kill in kills)]
+            alike = [kill for kill in one.around(death) if kill.pid in death.host_pids or _fits(kill.comm, death, fits)]
+            # The last ones before the end are the likeliest; so many of one name and minute tell nothing apart.
+            kept = {id(kill): kill for kill in [*alike[-MOST_ALIKE:], *named.values()]}
+            kills = kept.values()
         for kill in kills:
             match = match_oom(kill, log, death)
             if match is not None:
