@@ -93,6 +93,9 @@ def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:
         gaps=_gaps(case.gaps, judged),
         timeline=timeline_of([one.death for one in judged], case),
         changes=case.changes,
+        world_size=first.death.world_size,
+        missing=first.death.missing,
+        missing_on=first.death.missing_on,
     )
 
 

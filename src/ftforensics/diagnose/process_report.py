@@ -16,8 +16,11 @@ from ftforensics.diagnose.verdict import Weighed
 from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Exit, Frame, ProcessReport, ThreadStack
+from ftforensics.model.exception import Raised
 from ftforensics.model.ring import Ring
 from ftforensics.model.signals import signal_name
+
+_SHORT = 200  # characters of a message
 
 
 def report_of(judged: Judged, role: str, rings: Sequence[Ring], detailed: bool = True) -> ProcessReport:
@@ -38,7 +41,18 @@ def report_of(judged: Judged, role: str, rings: Sequence[Ring], detailed: bool =
         last_second=last_second(death) if detailed else None,
         by=_ended_by(death),
         reason=judged.consequence,
+        raised=_raised(death, detailed),
     )
+
+
+def _raised(death: Death, detailed: bool) -> list[Raised]:
+    """The exception that ended it and what that came from; of one among thousands only its name."""
+    own = own_exception(death)
+    if own is None or (death.signal is not None and not own.recorded):
+        return []
+    if detailed:
+        return [own.raised, *own.origin]
+    return [Raised(own.failure.type, own.failure.message[:_SHORT])]
 
 
 def _exit(death: Death, weighed: Weighed) -> Exit:

@@ -22,7 +22,8 @@ MOST_TOLD = 64  # processes; the rest of thousands of ranks is counted
 def timeline_of(deaths: Sequence[Death], case: Case) -> list[Event]:
     """Of one attempt, on the wall clock. deaths: the root first. Times of another machine than the root's carry the
     doubt between two machines' clocks."""
-    events = []
+    events: list[Event] = []
+    reactions: list[Event] = []
     for number, death in enumerate(deaths[:MOST_TOLD]):
         prefix = f"{_who(death)}: " if len(deaths) > 1 else ""
         error = BETWEEN_MACHINES if _is_elsewhere(death, deaths[0]) else None
@@ -30,13 +31,23 @@ def timeline_of(deaths: Sequence[Death], case: Case) -> list[Event]:
         found = [msgspec.structs.replace(event, text=prefix + event.text, error=error) for event in found]
         if found and number == 0:
             found[-1] = msgspec.structs.replace(found[-1], kind="failure")
+        elif found and (death.ended_by or _launcher_did(death)):
+            reactions.append(found[-1])
         events += found
+    if reactions:
+        first = min(reactions, key=lambda event: event.at)
+        events[events.index(first)] = msgspec.structs.replace(first, kind="reaction")
     rest = [time for death in deaths[MOST_TOLD:] if (time := death.when.realtime) is not None]
     if rest:
         events.append(Event(min(rest), f"the first of {len(deaths) - MOST_TOLD} more processes ended"))
         events.append(Event(max(rest), "the last of them ended"))
     events += [event for run in case.runs[:MOST_TOLD] for event in events_of_run(run)]
     return sorted(events, key=lambda event: event.at)
+
+
+def _launcher_did(death: Death) -> bool:
+    roles = [one.sender_role for one in death.sent] + [one.sender_role for one in death.signals]
+    return "launcher" in roles
 
 
 def _who(death: Death) -> str:
