@@ -39,6 +39,16 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
     assert ask_death(ID, death) == []
 
 
+def test_fires_for_what_all_ranks_printed_alike(ask_death: AskDeath) -> None:
+    seen = logged().exception("SystemExit", "unrecognized arguments: --local-rank=1").death.exceptions
+    (finding,) = ask_death(ID, ended(code=2, unowned=seen))
+    assert finding.confidence is Confidence.LIKELY
+    other = logged(2, "another thing").death.exceptions
+    assert ask_death(ID, ended(code=2, unowned=[*seen, *other])) == []
+    assert ask_death(ID, ended(code=1, unowned=seen)) == []
+    assert ask_death("python-exception", ended(code=1, unowned=seen)) == []
+
+
 def test_missing_evidence_weakens(ask_death: AskDeath) -> None:
     (finding,) = ask_death(ID, logged(1))
     assert finding.confidence is Confidence.POSSIBLE

@@ -29,6 +29,7 @@ the program is not this. A status of 2 alone is not either.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ftforensics.causes.ending import line_cite
@@ -36,6 +37,7 @@ from ftforensics.causes.raised import own_exception
 from ftforensics.causes.registry import Kind
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
+from ftforensics.model.launcher import ExceptionSeen
 from ftforensics.parsers.exception_subject import About, subject_of
 
 KIND = Kind.OWN_FAULT
@@ -43,24 +45,31 @@ _STATUS = 2  # argparse.ArgumentParser.error, click.UsageError
 
 
 def check_death(death: Death) -> Iterator[Finding]:
-    own = own_exception(death)
-    if own is None or own.recorded or death.code in (None, 0):
+    seen = _said(death)
+    if seen is None or death.code in (None, 0):
         return
-    subject = subject_of(own.raised)
-    if subject.about is not About.ARGUMENTS or subject.what is None:
-        return
-    said = " ".join(subject.what.split())[:300]
+    said = " ".join(seen.message.split())[:300]
     remedies = [Remedy("See which arguments the program has", "python ... --help", settles=True)]
     if said.startswith(("unrecognized arguments: --local-rank", "unrecognized arguments: --local_rank")):
         text = (
             "Start the job with torchrun in place of torch.distributed.launch, and read LOCAL_RANK from the environment"
         )
         remedies.insert(0, Remedy(text, "torchrun --nproc-per-node=gpu train.py ..."))
-    seen = [line_cite(one.line) for one in death.exceptions[-1:]]
     yield Finding(
         cause="bad-arguments",
         confidence=Confidence.LIKELY if death.code == _STATUS else Confidence.POSSIBLE,
         summary=f"The program did not understand its command line: {said}.",
-        supports=[*seen, *death.ending],
+        supports=[line_cite(seen.line), *death.ending],
         remedies=remedies,
     )
+
+
+def _said(death: Death) -> ExceptionSeen | None:
+    """The usage message's last line: its own, or one of those that all processes of this status printed alike."""
+    own = own_exception(death)
+    if own is not None:
+        told = not own.recorded and subject_of(own.raised).about is About.ARGUMENTS and own.raised.message
+        return death.exceptions[-1] if told and death.exceptions else None
+    usages = [one for one in death.unowned if one.type == "SystemExit" and one.message]
+    alike = {re.sub(r"\d+", "0", one.message) for one in usages}
+    return usages[0] if death.code == _STATUS and len(alike) == 1 else None

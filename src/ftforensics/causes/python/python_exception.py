@@ -74,9 +74,10 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 def _perhaps(death: Death) -> Iterator[Finding]:
     """A traceback without a name, which this process or another one of the same status printed."""
-    if not death.unowned or own_exception(death) is not None or death.code in (None, 0) or death.alive:
+    unowned = [one for one in death.unowned if one.type != "SystemExit"]
+    if not unowned or own_exception(death) is not None or death.code in (None, 0) or death.alive:
         return
-    lines = [line_cite(one.line) for one in death.unowned[-3:]]
+    lines = [line_cite(one.line) for one in unowned[-3:]]
     yield Finding(
         cause="python-exception",
         confidence=Confidence.POSSIBLE,
