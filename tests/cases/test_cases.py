@@ -10,7 +10,8 @@ process's rank, `any_root` that who was first is not labelled, `top` the first
 hypothesis beside the verdict, `none_of` ids that must be no hypothesis at all, `says` what the verdict's sentence must
 hold (the type of an exception, the function that raised it), `outcome` lists accepted words, `earlier` the accepted
 causes of each earlier attempt. `given` holds what a person would add (`exit_code`); `symbols` stands for the symbol
-tables of libraries that are not here. `launcher_exit`, `made` (what was done to a job of make_real.py) and `seen` (the
+tables of libraries that are not here; `rests_on` is the word that tells the case from another's record (test_hostile.py
+cuts logs). `launcher_exit`, `made` (what was done to a job of make_real.py) and `seen` (the
 public report that the case retells in a few lines) only inform.
 """
 
