@@ -7,6 +7,7 @@ from enum import Enum
 
 from ftforensics.parsers.kernel_log import looks_like_kernel_log
 from ftforensics.parsers.launcher import looks_like_launcher_log
+from ftforensics.parsers.launcher_line import looks_like_json_lines
 from ftforensics.wire.exception_record import looks_like_an_exception_record
 from ftforensics.wire.ring import looks_like_a_ring
 from ftforensics.wire.run_evidence import looks_like_run_evidence
@@ -17,8 +18,6 @@ LOG_HEAD = 64 << 10  # bytes; the lines of a log that tell what it is stand some
 RECORD_MARK = b'"ftforensics.crash/'
 HELPER_MARK = b'"ftforensics.helper/'
 REPORT_MARK = b'"ftforensics.report/'
-
-DOCKER_LINE = b'{"log":'  # Docker's json-file driver wraps every line of a job's output so
 
 # What people hand over by mistake, by its first bytes.
 KNOWN = (
@@ -73,6 +72,6 @@ def recognise(head: bytes, size: int) -> Kind:
         return Kind.NOTHING
     if looks_like_kernel_log(head):
         return Kind.KERNEL
-    if _JSON.match(head) and not head.startswith(DOCKER_LINE):
+    if _JSON.match(head) and not looks_like_json_lines(head):
         return Kind.JSON
     return Kind.LOG if looks_like_launcher_log(head) else Kind.NOTHING

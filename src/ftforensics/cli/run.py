@@ -173,7 +173,7 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
         )
         return {}
     with Progress() as progress:
-        case = gather([folder], pid=None, rank=None, progress=progress)
+        case = gather([folder], pid=None, rank=None, progress=progress, deep=False)
         case = completed(case, Host())
         diagnosis = diagnose_case(case)
     records = records_in_order(case, diagnosis)

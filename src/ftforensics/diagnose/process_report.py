@@ -113,7 +113,7 @@ def _traceback(death: Death) -> list[Frame]:
     own = own_exception(death)
     if own is None or own.peer_lost:
         return []
-    frames = (own.origin[-1] if own.origin else own.raised).frames or own.raised.frames
+    frames = own.failure.frames or own.raised.frames
     return [Frame(function=one.function, file=one.file, line=one.line, python=True) for one in reversed(frames)]
 
 

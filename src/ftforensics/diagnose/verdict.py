@@ -51,10 +51,18 @@ def weigh(death: Death, findings: Sequence[tuple[Cause, Finding]]) -> Weighed:
         names = " or ".join(finding.cause for finding in (best, *rivals))
         summary = f"It was {names}: the evidence for each is equally strong."
         return Weighed(Verdict("failed", None, None, "undecided", summary, mechanism), listed, None)
-    # Beside a specific cause the residual is no other hypothesis, only the same fact said with less.
-    others = [finding for cause, finding in ordered if finding is not best and cause.kind is not Kind.RESIDUAL]
+    # Beside a specific cause the residual is no other hypothesis, only the same fact said with less; so is the plain
+    # exception beside what it was.
+    others = [
+        finding
+        for cause, finding in ordered
+        if finding is not best
+        and cause.kind is not Kind.RESIDUAL
+        and not (cause.id == _EXCEPTION and cause.id in best_cause.refines)
+    ]
     # What refines a plain exception replaces it and stays one in kind.
-    kind = _EXCEPTION if _EXCEPTION in best_cause.refines else best.cause
+    raised = _EXCEPTION in best_cause.refines and any(cause.id == _EXCEPTION for cause, _ in ordered)
+    kind = _EXCEPTION if raised else best.cause
     verdict = Verdict("failed", best.cause, kind, best.confidence.value, best.summary, mechanism)
     return Weighed(verdict, others, best)
 

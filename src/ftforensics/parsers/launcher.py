@@ -38,6 +38,7 @@ from ftforensics.parsers.launcher_other import (
 from ftforensics.parsers.launcher_python import TracebackReader
 from ftforensics.parsers.launcher_stack import StackReader
 from ftforensics.parsers.launcher_torchrun import TorchrunReader
+from ftforensics.parsers.launcher_usage import UsageReader
 from ftforensics.parsers.stack_message import in_exception, in_native
 
 _PIECE = 1 << 20
@@ -83,6 +84,7 @@ def readers() -> list[LineReader]:
         TracebackReader(),
         NativeReader(),
         StackReader(),
+        UsageReader(),
     ]
 
 

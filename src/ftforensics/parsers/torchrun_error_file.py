@@ -1,6 +1,6 @@
 """torchrun's own error files, which `@record` writes: $TORCHELASTIC_ERROR_FILE, `error.json` or `reply.json`.
 
-1.9 on       {"message": {"message": "RuntimeError: ...", "extraInfo": {"py_callstack": ..., "timestamp": "1796011428"}}}
+1.9 on       {"message": {"message": "RuntimeError: ...", "extraInfo": {"py_callstack": ..., "timestamp": "179601"}}}
              and "errorCode" beside it, where an agent handed on the file of its rank (1.9: the call stack is a list)
 schedulers   {"message": "RuntimeError: ...", "timestamp": 12}, pytorch pull request 57084
 """

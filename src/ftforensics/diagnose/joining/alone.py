@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ftforensics.diagnose.joining.draft import Draft, Drafts
-from ftforensics.diagnose.joining.log_texts import give_native
+from ftforensics.diagnose.joining.log_texts import give_native, status_of
 from ftforensics.diagnose.matching import locator
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Case
@@ -90,10 +90,11 @@ def _from_last_words(case: Case) -> list[Draft]:
     for log, raised in found:
         last = raised[-1]
         handed_on = [event for event in raised[-2:-1] if event.of_worker]
-        draft = Draft(code=1, exceptions=[*handed_on, last], rank=last.rank)
+        draft = Draft(code=status_of(last), exceptions=[*handed_on, last], rank=last.rank)
         draft.when = last.line.moment
         where = f"{log.path or 'log'}:{last.line.number}"
-        draft.ending.append(Cite("launcher", where, f"the log ends with a traceback: {last.line.text}"))
+        what = "a traceback" if draft.code == 1 else "a usage message"
+        draft.ending.append(Cite("launcher", where, f"the log ends with {what}: {last.line.text}"))
         drafts.append(draft)
     return drafts
 

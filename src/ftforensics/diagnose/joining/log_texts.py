@@ -14,6 +14,7 @@ from ftforensics.model.launcher import ExceptionSeen, LauncherLog, NativeText, P
 
 MOST_UNOWNED = 8
 _STATUS = 1  # of an exception that nobody catches (Doc/library/sys.rst, sys.excepthook)
+_USAGE = 2  # of argparse and click, behind a usage message
 # What a process may still print a traceback before: it gave up by itself, or was asked to.
 _MAY_RAISE = (None, 1, 2, 3, 15)
 
@@ -37,7 +38,15 @@ def add_texts(drafts: Drafts, log: LauncherLog, name: str, died: Sequence[Proces
     able = [draft for draft in drafts if _may_be_of(draft, name)]
     give_native(able, log)
     if nameless:
-        _share(able, _unclaimed(able, nameless), died)
+        unclaimed = _unclaimed(able, nameless)
+        for status in (_STATUS, _USAGE):
+            _share(able, [event for event in unclaimed if status_of(event) == status], died, status)
+
+
+def status_of(event: ExceptionSeen) -> int:
+    """With which status does a process end that raises this and catches nothing? parsers.launcher_usage makes the
+    SystemExit of a usage message; Python itself prints nothing for one."""
+    return _USAGE if event.type == "SystemExit" else _STATUS
 
 
 def _may_be_of(draft: Draft, name: str) -> bool:
@@ -63,11 +72,11 @@ def _what(kind: str, message: str) -> tuple[str, str]:
     return kind.rpartition(".")[2], message.partition("\n")[0][:200].strip()
 
 
-def _share(able: Sequence[Draft], nameless: Sequence[ExceptionSeen], died: Sequence[ProcessDied]) -> None:
+def _share(able: Sequence[Draft], nameless: Sequence[ExceptionSeen], died: Sequence[ProcessDied], status: int) -> None:
     """As far as they stand before the line that tells of its process's end: a launcher raises its own behind that."""
     ended = [one for one in able if one.signal is None and one.code not in (None, 0) and not one.worker]
     ended = [one for one in ended if not one.direct] or ended  # a launcher hands its child's failure on
-    raisers = [one for one in ended if one.code == _STATUS and not one.exceptions and one.raised is None]
+    raisers = [one for one in ended if one.code == status and not one.exceptions and one.raised is None]
     if not raisers:
         return
     before = _told(raisers, died)
