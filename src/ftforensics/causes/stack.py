@@ -14,6 +14,8 @@ from ftforensics.parsers.cxx_name import short_name
 # The C++ runtime giving up on an exception.
 TERMINATE = ("std::terminate", "__cxxabiv1::__terminate", "__gnu_cxx::__verbose_terminate_handler", "_ZSt9terminatev")
 
+# The end of a thread that runs the destructors of its frames: pthread_exit(3), pthread_cancel(3).
+FORCED_UNWIND = ("_Unwind_ForcedUnwind", "__pthread_unwind", "__GI___pthread_unwind", "pthread_exit")
 
 # CPython's functions that print "Fatal Python error" and abort (Python/pylifecycle.c, Python/pystate.c).
 PYTHON_FATAL = (

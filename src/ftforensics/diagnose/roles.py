@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ftforensics.causes.ending import line_cite
+from ftforensics.causes.raised import own_exception
 from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.diagnose.clocks import is_before, seconds_between
 from ftforensics.model.basics import Cite
@@ -110,9 +111,11 @@ def says_only_peer_lost(death: Death) -> Cite | None:
     politely has a failure of its own, whatever it had said before."""
     if death.signal not in (None, *_POLITE):
         return None
-    if death.raised is not None and death.raised.peer_lost is not None:
-        if not death.raised.peer_lost or not death.raised.exceptions:
-            return None
+    own = own_exception(death)
+    if own is not None and own.recorded:
+        # By the first failure in the chain: who loses its peers while it cleans up after an error has its own.
+        return own.cites[0] if own.peer_lost and own.cites else None
+    if death.raised is not None and death.raised.peer_lost and death.raised.exceptions:
         last = death.raised.exceptions[0]
         return Cite("exception", death.raised_path or "exceptions[0]", f"{last.type}: {last.message}"[:300])
     if death.exceptions and all(seen.peer_lost for seen in death.exceptions):

@@ -43,3 +43,20 @@ def test_missing_evidence_weakens(ask: Ask) -> None:
     text.set(native_scan={"unwinder": "stack-scan", "frames": listed, "complete": True})
     assert ask("crash-at-exit", text, "step", "_dl_fini") == []
     assert ask("crash-at-exit", exiting("running").set(process=None, native=None)) == []
+
+
+# As recorded of a rank of torch 2.13 that called sys.exit(3) while a gloo thread let go of its tensors.
+CUT_OFF = (
+    "__pthread_kill_implementation", "raise", "abort", "std::terminate()", "__gxx_personality_v0",
+    "_Unwind_ForcedUnwind", "__GI___pthread_unwind", "pthread_exit", "PyThread_exit_thread", "take_gil",
+    "pybind11::gil_scoped_acquire::gil_scoped_acquire()", "c10d::ProcessGroupGloo::runLoop(int)",
+)  # fmt: skip
+
+
+def test_a_thread_that_python_cut_off_in_the_middle_of_cxx(ask: Ask) -> None:
+    text = CrashText().signal(6, "SIGABRT", -6, "SI_TKILL", sender=4242)
+    text.members["process"]["python"] = "exiting"
+    (finding,) = ask("crash-at-exit", text, *CUT_OFF)
+    assert "Python ended a thread that was still running C++ code" in finding.summary
+    assert any("PyThread_exit_thread" in cite.text for cite in finding.supports)
+    assert ask("uncaught-cxx-exception", text, *CUT_OFF) == []

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 
 from ftforensics.diagnose import diagnose
-from ftforensics.model.case import Case
+from ftforensics.model.case import Case, CaseException
+from ftforensics.model.crash import Job, Process, Time
 from ftforensics.model.diagnosis import Diagnosis
+from ftforensics.model.exception import ExceptionRecord, Raised, RaisedFrame
 from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, SignalledBy, TextLine
 from ftforensics.model.ring import ClockPair
 from ftforensics.model.run import Died, RunEvidence, Started
@@ -150,3 +152,32 @@ def test_a_rank_that_is_asked_for_keeps_its_role() -> None:
     log = LauncherLog("job.log", ["torchrun"], 9, [ended(5, 1, signal=11), SignalledBy(line(3), "torchrun", 100, 15)])
     case = msgspec.structs.replace(Case(launcher_logs=[log]), given_pid=100)
     assert [(one.pid, one.role) for one in diagnose(case).processes] == [(100, "collateral")]
+
+
+def recorded(rank: int, at: float, *chain: Raised, peer_lost: bool) -> CaseException:
+    record = ExceptionRecord(
+        time=Time(1_000_000.0 + at, at, at, boot_id=BOOT),
+        process=Process(pid=100 + rank, ppid=9, start_ticks=100 + rank),
+        job=Job(host="host-1", rank=rank, world_size=2),
+        hook="sys.excepthook",
+        exceptions=list(chain),
+        peer_lost=peer_lost,
+    )
+    return CaseException(record, f"rank{rank}.exception.json")
+
+
+LOST = Raised("RuntimeError", "[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:8342")
+OWN = Raised("ValueError", "loss is no number", [RaisedFrame("/job/train.py", 7, "step")])
+
+
+def test_an_own_error_whose_clean_up_lost_the_peers_is_an_own_error() -> None:
+    first = recorded(1, 10.0, LOST, msgspec.structs.replace(OWN, link="context"), peer_lost=True)
+    second = recorded(0, 9.9, LOST, peer_lost=True)
+    assert roles(diagnose(Case(exceptions=[first, second]))) == {1: "root", 0: "collateral"}
+
+
+def test_a_peers_loss_that_was_wrapped_is_a_peers_loss() -> None:
+    wrapped = Raised("RuntimeError", "training failed", [RaisedFrame("/job/train.py", 9, "main")])
+    first = recorded(0, 9.9, wrapped, msgspec.structs.replace(LOST, link="cause"), peer_lost=True)
+    second = recorded(1, 10.0, OWN, peer_lost=False)
+    assert roles(diagnose(Case(exceptions=[first, second]))) == {1: "root", 0: "collateral"}

@@ -23,6 +23,9 @@ of the C library or of the interpreter is on the stack. That is likely. It says 
 
 - NCCL communicators and CUDA contexts destroyed after the driver has been unloaded.
 - Two copies of one C++ library, whose static destructors free the same object.
+- "terminate called without an active exception" after the work was done: at its end Python up to 3.13 ends a thread
+  that asks for the GIL by `pthread_exit`, in torch a thread of gloo that lets go of its last tensor, and C++ code in
+  between does not let that through (CPython issue 87135).
 - Exit code 134 or 139 after the last epoch was printed.
 
 ## References
@@ -48,6 +51,8 @@ _EXIT_PATH = (
     "Py_FinalizeEx", "_Py_Finalize", "Py_Finalize", "__run_exit_handlers", "_dl_fini", "__cxa_finalize", "exit",
     "_dl_call_fini",
 )  # fmt: skip
+# Python/ceval_gil.c, take_gil(), of a thread that is not the finalizing one.
+_THREAD_ENDED = ("PyThread_exit_thread",)
 _STATES = {
     "exiting": "atexit functions had begun to run",
     "finalized": "the interpreter had been taken down",
@@ -64,12 +69,15 @@ def check(crash: Crash) -> Iterator[Finding]:
         supports.append(Cite("crash", "process.python", f'"{state}": {_STATES[state]}'))
     if frame is not None:
         supports.append(frame)
+    ended = find_function(crash, _THREAD_ENDED, depth=24) if state in _STATES else None
+    if ended is not None:
+        supports.append(ended)
     if not supports:
         return
     yield Finding(
         cause="crash-at-exit",
         confidence=Confidence.LIKELY,
-        summary=f"The process crashed while it was ending, after its work: {_what(crash)}.",
+        summary=_summary(crash, thread_ended=ended is not None),
         supports=[*supports, *crash.reading.supports, *places(crash)],
         against=list(crash.reading.against),
         unknown=list(crash.reading.unknown),
@@ -82,6 +90,15 @@ def check(crash: Crash) -> Iterator[Finding]:
             *(advice(crash) if crash.record.signal.name != "SIGABRT" else []),
         ],
     )
+
+
+def _summary(crash: Crash, *, thread_ended: bool) -> str:
+    if thread_ended:
+        return (
+            "The process crashed while it was ending, after its work: Python ended a thread that was still running C++ "
+            f"code: {_what(crash)}."
+        )
+    return f"The process crashed while it was ending, after its work: {_what(crash)}."
 
 
 def _what(crash: Crash) -> str:

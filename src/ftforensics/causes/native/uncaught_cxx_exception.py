@@ -42,7 +42,7 @@ from ftforensics.causes.advice import has_torch
 from ftforensics.causes.blame import blame, frame_name, line_text
 from ftforensics.causes.ending import abort_texts, line_cite
 from ftforensics.causes.registry import Kind
-from ftforensics.causes.stack import TERMINATE, THROW, find_function, places
+from ftforensics.causes.stack import FORCED_UNWIND, TERMINATE, THROW, find_function, places
 from ftforensics.model.basics import Gap
 from ftforensics.model.case import Crash
 from ftforensics.model.death import Death
@@ -57,6 +57,8 @@ def check(crash: Crash) -> Iterator[Finding]:
     if crash.reading.mechanism is not Mechanism.ABORT_CXX_EXCEPTION:
         return
     exception = crash.record.cxx_exception
+    if exception is None and find_function(crash, FORCED_UNWIND, depth=24) is not None:
+        return  # a thread was ended (pthread_exit) within a function that lets nothing through: nothing was thrown
     terminate = find_function(crash, TERMINATE, depth=16)
     thrown = find_function(crash, THROW, depth=24)
     recorded = exception is not None and bool(exception.type)
