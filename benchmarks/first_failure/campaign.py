@@ -17,13 +17,13 @@ from __future__ import annotations
 import argparse
 import collections
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from runs import KINDS, Plan, Result, judged, run
+from runs import KINDS, Plan, Result, Said, judged, run
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 FROM_FOLDER, FROM_LOGS = 0.99, 0.90  # shares that are to be decided
@@ -74,21 +74,21 @@ def summary(results: Sequence[Result]) -> tuple[str, bool]:
         "",
         f"{len(results)} real torchrun jobs (gloo, torch on CPU), mid-collective (`benchmarks/first_failure`). Right:",
         "the culprit's rank and pid have the role root, and nothing untrue is said about how it ended. torchrun's own",
-        'answer is the rank under its "Root Cause (first observed failure)".',
+        'answer is the rank under its "Root Cause (first observed failure)". Logs alone do not say who sent a SIGKILL.',
         "",
         "| kind | from the run folder | from the two logs alone | torchrun, without us |",
         "|---|---|---|---|",
     ]
     for kind in KINDS:
         cells = [
-            _cell(kind, ours, lambda one: one.verdict(one.folder)),
-            _cell(kind, alone, lambda one: one.verdict(one.logs)),
+            _cell(kind, ours, lambda one: one.verdict(one.folder), lambda one: one.folder),
+            _cell(kind, alone, lambda one: one.verdict(one.logs), lambda one: one.logs),
             _cell(kind, alone, _torchrun),
         ]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
     totals = [
-        _cell(None, ours, lambda one: one.verdict(one.folder)),
-        _cell(None, alone, lambda one: one.verdict(one.logs)),
+        _cell(None, ours, lambda one: one.verdict(one.folder), lambda one: one.folder),
+        _cell(None, alone, lambda one: one.verdict(one.logs), lambda one: one.logs),
         _cell(None, alone, _torchrun),
     ]
     lines += [f"| **all** | {' | '.join(totals)} |", ""]
@@ -120,13 +120,24 @@ def _torchrun(one: Result) -> str:
     return "right" if one.torchrun == one.plan.culprit else "wrong"
 
 
-def _cell(kind: str | None, results: Sequence[Result], judge: collections.abc.Callable[[Result], str]) -> str:
-    counted = collections.Counter(judge(one) for one in results if kind in (None, one.plan.kind))
-    total = sum(counted.values())
-    return f"{counted['right']} of {total} right, {counted['wrong']} wrong" if total else "-"
+def _cell(
+    kind: str | None,
+    results: Sequence[Result],
+    judge: Callable[[Result], str],
+    said: Callable[[Result], Said | None] | None = None,
+) -> str:
+    chosen = [one for one in results if kind in (None, one.plan.kind)]
+    counted = collections.Counter(judge(one) for one in chosen)
+    if not chosen:
+        return "-"
+    text = f"{counted['right']} of {len(chosen)} right, {counted['wrong']} wrong"
+    if said is None:
+        return text
+    answers = [answer for one in chosen if (answer := said(one)) is not None]
+    return f"{text}; cause named in {sum(answer.confidence != 'undecided' for answer in answers)}"
 
 
-def _share(results: Sequence[Result], judge: collections.abc.Callable[[Result], str]) -> float:
+def _share(results: Sequence[Result], judge: Callable[[Result], str]) -> float:
     return sum(judge(one) != "undecided" for one in results) / len(results) if results else 0.0
 
 
