@@ -23,6 +23,7 @@ from ftforensics.model.diagnosis import Diagnosis, ProcessReport
 from ftforensics.model.launcher import AttemptBegan, LauncherLog, ProcessDied, ProcessStarted, SignalledBy
 from ftforensics.model.run import Died, RunEvidence
 
+_LAST_WORDS = 12  # lines that ranks may print after torchrun has noticed a failure
 MOST_ATTEMPTS = 50  # that are looked at: a job that restarts for ever has the same story to tell
 
 _Item = CaseRecord | CaseRing | CaseException | RunEvidence
@@ -234,6 +235,9 @@ def _is_of_a_run(path: str | None, case: Case) -> bool:
 def _parts(log: LauncherLog) -> list[LauncherLog]:
     """The log cut where its launcher began again, without parts in which nothing is told."""
     starts = [event.line.number for event in log.events if isinstance(event, AttemptBegan)]
+    went_on = _went_on(log)
+    if went_on is not None:
+        starts.append(went_on)
     if not starts:
         return [log]
     bounds = [0, *starts, log.lines + 1]
@@ -249,6 +253,18 @@ def _parts(log: LauncherLog) -> list[LauncherLog]:
         last = [event for event in log.events if event.line.number >= starts[-1]]
         parts.append(msgspec.structs.replace(log, events=last))
     return parts or [log]
+
+
+def _went_on(log: LauncherLog) -> int | None:
+    """The line at which a torchrun job went on after its last failure, where nothing else says so: torchrun restarts
+    without a word at its default level, and prints a summary when it gives up. What follows a failure for longer than
+    the ranks' last words is the next attempt's output; where the log was cut there is little."""
+    failed = [event for event in log.events if isinstance(event, ProcessDied) and event.launcher == "torchrun"]
+    if not failed or any(event.line.text.startswith("time: ") for event in failed):
+        return None
+    last = max(event.line.number for event in log.events)
+    noticed = failed[-1].line.number == last and "failed (exitcode" in failed[-1].line.text
+    return last + 1 if noticed and log.lines - last > _LAST_WORDS else None
 
 
 def _of_logs(case: Case) -> list[Attempt]:

@@ -43,7 +43,11 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     gaps = diagnosis.gaps
     if len(earlier) > MOST_ATTEMPTS:
         gaps = [*gaps, Gap("case", f"{len(earlier) - MOST_ATTEMPTS} still earlier attempts were not looked at")]
-    return msgspec.structs.replace(diagnosis, attempts=attempts, gaps=gaps)
+    verdict = diagnosis.verdict
+    if verdict.outcome == "unknown" and not diagnosis.processes:
+        again = "The job was started again after its last failure; nothing here says how that ended."
+        verdict = msgspec.structs.replace(verdict, summary=again)
+    return msgspec.structs.replace(diagnosis, verdict=verdict, attempts=attempts, gaps=gaps)
 
 
 def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:

@@ -150,6 +150,32 @@ def test_a_job_that_began_again_and_says_nothing_more_has_not_failed_again() -> 
     assert [one.cause for one in diagnosis.attempts] == ["killed-unknown"]
 
 
+def torchruns(*events: ProcessDied, lines: int) -> LauncherLog:
+    return LauncherLog("job.log", ["torchrun"], lines, list(events))
+
+
+def test_output_after_torchruns_failure_and_no_summary_is_the_next_attempts() -> None:
+    failed = ProcessDied(line(19, "failed (exitcode: -11)"), "torchrun", pid=10, local_rank=1, signal=11, first=True)
+    diagnosis = diagnose(Case(launcher_logs=[torchruns(failed, lines=80)]))
+    assert diagnosis.verdict.outcome == "unknown" and not diagnosis.processes
+    assert [one.cause for one in diagnosis.attempts] == ["native-fault"]
+
+
+@pytest.mark.parametrize("lines", [19, 25])
+def test_a_log_that_was_cut_behind_the_failure_is_about_it(lines: int) -> None:
+    failed = ProcessDied(line(19, "failed (exitcode: -11)"), "torchrun", pid=10, local_rank=1, signal=11, first=True)
+    diagnosis = diagnose(Case(launcher_logs=[torchruns(failed, lines=lines)]))
+    assert diagnosis.verdict.cause == "native-fault" and not diagnosis.attempts
+
+
+def test_with_its_summary_the_failure_was_the_last() -> None:
+    failed = ProcessDied(line(19, "failed (exitcode: -11)"), "torchrun", pid=10, local_rank=1, signal=11, first=True)
+    told = ProcessDied(
+        line(50, "time: 2026-11-30_03:58:17  rank: 1"), "torchrun", pid=10, rank=1, signal=11, first=True
+    )
+    assert diagnose(Case(launcher_logs=[torchruns(failed, told, lines=90)])).verdict.cause == "native-fault"
+
+
 def test_the_last_attempt_that_ended_well_is_the_verdict() -> None:
     evidence = [
         run(10.0, 50.0, died(10, 50.0, 0, None), path="a/evidence.jsonl"),
