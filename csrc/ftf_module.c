@@ -4,10 +4,10 @@
 #include <Python.h>
 
 #include "ftf_altstack.h"
+#include "ftf_ending.h"
 #include "ftf_frames.h"
 #include "ftf_hook.h"
 #include "ftf_install.h"
-#include "ftf_ending.h"
 #include "ftf_ledger.h"
 #include "ftf_ownership.h"
 #include "ftf_recorder.h"

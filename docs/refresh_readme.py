@@ -42,6 +42,9 @@ if __name__ == "__main__":
     text = README.read_text()
     text = replace(text, "output of make demo", printed("examples/demo.py", "examples/train.py"))
     text = replace(text, "output of make demo-kill", printed("examples/demo_kill.py", "examples/train_save.py"))
+    ranks = "tests/cases/torchrun-oom-last-of-four"
+    answer = f"$ ftforensics analyze {ranks}\n" + printed("-m", "ftforensics", "analyze", ranks)
+    text = replace(text, "output of a job of four ranks", answer)
     asked = ["--for", "torch==2.9.1+cu128", "--driver", "530.30.02", "--gpu", "8.0", "--python", "3.11"]
     answer = f"$ ftforensics check {shlex.join(asked)}\n" + printed("-m", "ftforensics", "check", *asked)
     text = replace(text, "output of ftforensics check", answer)

@@ -82,7 +82,8 @@ def test_a_death_by_a_signal_is_no_exception() -> None:
     "data",
     [
         b"", b"{", b"[]", b"{}", b"null", b'{"message": 3}', b'{"message": null}', b'{"message": {"message": 3}}',
-        b"\xff", b'{"message": "Not Found", "documentation_url": "x"}', b'{"kind": "Status", "message": "pods not found"}',
+        b"\xff", b'{"message": "Not Found", "documentation_url": "x"}',
+        b'{"kind": "Status", "message": "pods not found"}',
         b"[" * 100_000, b'{"message":' * 100_000,
     ],
 )  # fmt: skip

@@ -97,7 +97,7 @@ def wrap_function(original: Any, before: Any, raised: Any, name: str) -> Any:
 
 
 module.wrap_function = wrap_function
-module.remove_at_success = lambda path: None
+module.remove_at_success = lambda _path: None
 sys.modules["ftforensics._native"] = module
 
 
