@@ -90,6 +90,8 @@ bench: venv build  ## The figures the project promises, each beside its peer
 	$(PY) benchmarks/kernel_log.py
 	$(PY) benchmarks/run_overhead.py
 	$(PY) benchmarks/check.py
+	$(PY) benchmarks/launcher_log.py
+	$(PY) benchmarks/many_ranks.py
 	$(MAKE) bench-death
 
 bench-death: venv build  ## How much longer a death takes, beside faulthandler
