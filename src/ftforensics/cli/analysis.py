@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ftforensics.cli.collector import without_collector
 from ftforensics.cli.inputs import gather
 from ftforensics.cli.progress import Progress
 from ftforensics.diagnose import DiskSymbols, diagnose
@@ -23,7 +24,8 @@ from ftforensics.symbols.cache import SymbolCache
 
 def diagnose_case(case: Case) -> Diagnosis:
     host = Host()
-    return diagnose(case, DiskSymbols(host, _cache(host)))
+    with without_collector():
+        return diagnose(case, DiskSymbols(host, _cache(host)))
 
 
 def _cache(host: Host) -> SymbolCache:

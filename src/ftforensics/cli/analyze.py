@@ -40,11 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from ftforensics.cli.collector import without_collector
     from ftforensics.cli.inputs import gather
     from ftforensics.cli.output import in_colour, write_file, write_json, write_stdout
     from ftforensics.cli.progress import Progress
 
-    with Progress() as progress:
+    with without_collector(), Progress() as progress:
         case = gather(options.paths, pid=options.pid, rank=options.rank, progress=progress, exit_code=options.exit_code)
         targets = [path for path in (options.output, options.html) if path]
         _refuse_overwriting(targets, [*filter(os.path.isfile, options.paths), *_inputs(case)])

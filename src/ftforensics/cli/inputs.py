@@ -5,15 +5,14 @@ What a file is and what it holds, `cli.reading` says; which files a folder has, 
 
 from __future__ import annotations
 
-import gc
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
+from ftforensics.cli.collector import without_collector
 from ftforensics.cli.complaints import Complaints, no_file, nothing_below, nothing_in, unreadable
 from ftforensics.cli.errors import BadUsage, Failure, UnreadableInput
 from ftforensics.cli.folders import Listed, files_below
@@ -60,22 +59,8 @@ def gather(
     folders of the given folders.
     Raises UnreadableInput, or BadUsage when `pid` and `rank` leave nothing.
     """
-    with _without_collector():
+    with without_collector():
         return _gather(paths, pid, rank, progress, exit_code, deep)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Of ten thousand ranks come millions of objects, none in a cycle: to look through them again and again takes
-    longer than to read them."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.freeze()
-            gc.enable()
 
 
 def _gather(

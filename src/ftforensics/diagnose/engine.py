@@ -53,7 +53,7 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
 def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:
     crashes = [prepare(record, resolve) for record in case.records]
     deaths = with_behind(with_missing(build_deaths(case, crashes), case), case.launcher_logs)
-    judge = Judge(resolve, case.changes)
+    judge = Judge(resolve, case.changes, deaths=len(deaths))
     order = in_order([judge.judge(death) for death in deaths])
     if not order.judged:
         return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
@@ -71,6 +71,7 @@ def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:
     others = case.left_out or any(log.lines for log in case.launcher_logs)
     unclaimed = len(named) > 1 or bool(named and others)
     rivals = [] if judged[0].death is not first.death else order.rivals
+    rivals = [*map(judge.again, rivals[:MOST_DETAILED]), *rivals[MOST_DETAILED:]]
     if unclaimed:
         # Others' kills stand in a kernel log as well: nothing says which process is the job's.
         judged = judged[-1:] + judged[:-1]  # the latest is what one most likely asks about

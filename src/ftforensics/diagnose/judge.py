@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftforensics.causes.registry import Cause, causes
+from ftforensics.causes.registry import Cause, causes, find_cause
 from ftforensics.diagnose.change_fit import strengthened
 from ftforensics.diagnose.contradictions import contradictions
 from ftforensics.diagnose.handlers import signal_owners
+from ftforensics.diagnose.likeness import MANY, Shape, shape_of
 from ftforensics.diagnose.names import Resolver
 from ftforensics.diagnose.verdict import Weighed, weigh
 from ftforensics.model.basics import Cite
@@ -31,19 +32,38 @@ class Judged(msgspec.Struct, frozen=True):
 class Judge:
     """Ranks that their launcher ended are alike by the thousand: what is known of one of them is said of all."""
 
-    def __init__(self, resolve: Resolver, changes: Changes | None) -> None:
+    def __init__(self, resolve: Resolver, changes: Changes | None, *, deaths: int = 1) -> None:
+        """deaths: of the case, of which only many are worth the search for likeness in all that they say."""
         self._resolve = resolve
         self._changes = changes
-        self._alike: dict[_Shape, Weighed] = {}
+        self._many = deaths > MANY
+        self._alike: dict[Shape, Weighed] = {}
 
     def judge(self, death: Death) -> Judged:
-        shape = _shape(death)
+        shape = shape_of(death, many=self._many)
         if shape is None:
             return self._fully(death)
         known = self._alike.get(shape)
         if known is None:
-            known = self._alike[shape] = self._fully(death).weighed
-        return Judged(death, known)
+            judged = self._fully(death)
+            self._alike[shape] = judged.weighed
+            return judged
+        return Judged(death, self._with_its_own(death, known), self._owners(death))
+
+    def _with_its_own(self, death: Death, known: Weighed) -> Weighed:
+        """The same verdict on this death's own evidence: only the cause that it names is asked again."""
+        best = known.best
+        cause = find_cause(best.cause) if best is not None else None
+        if best is None or cause is None:
+            return known
+        found = list(cause.check(death.crash)) if cause.check is not None and death.crash is not None else []
+        found += cause.check_death(death) if cause.check_death is not None else []
+        strongest = _strongest_each([(cause, one) for one in found if one.cause == best.cause])
+        if not strongest:
+            return known
+        own = strongest[0][1]
+        own = msgspec.structs.replace(best, summary=own.summary, supports=own.supports, unknown=own.unknown)
+        return msgspec.structs.replace(known, best=own)
 
     def again(self, judged: Judged) -> Judged:
         """With its own evidence in its findings, where those of one like it were taken."""
@@ -59,30 +79,11 @@ class Judge:
                 findings += [(cause, _doubted(finding, doubts)) for finding in cause.check(crash)]
             if cause.check_death is not None:
                 findings += [(cause, finding) for finding in cause.check_death(death)]
-        owners = signal_owners(crash.record, self._resolve) if crash is not None else []
         findings = [(cause, strengthened(cause, found, self._changes)) for cause, found in _strongest_each(findings)]
-        return Judged(death, weigh(death, findings), owners)
+        return Judged(death, weigh(death, findings), self._owners(death))
 
-
-_Shape = tuple[object, ...]
-
-
-def _shape(death: Death) -> _Shape | None:
-    """What the causes can tell consequences apart by; None for a death that has something of its own to say."""
-    if death.role != "collateral" or death.crash is not None:
-        return None
-    if death.oom or death.faults or death.kernel or death.notices or death.texts or death.stack_texts or death.counters:
-        return None
-    if death.raised is not None or death.exceptions or death.xids or death.driver_notes or death.rebooted is not None:
-        return None
-    return (
-        death.signal, death.code, death.host, death.worker, death.given, death.watched, death.alive, death.direct,
-        death.first, death.ring is not None, death.traced, death.kernel_log_covers, death.initial_namespace,
-        tuple((said.by, said.signal) for said in death.ended_by),
-        tuple((one.sender_role, one.by_kernel, one.sent.signal, one.match.tie) for one in death.sent),
-        tuple((one.sender_role, one.signal.number, one.signal.fatal, one.signal.code) for one in death.signals),
-        death.died_together > 1, death.parent_died is not None,
-    )  # fmt: skip
+    def _owners(self, death: Death) -> list[SignalOwners]:
+        return signal_owners(death.crash.record, self._resolve) if death.crash is not None else []
 
 
 def _strongest_each(findings: list[tuple[Cause, Finding]]) -> list[tuple[Cause, Finding]]:

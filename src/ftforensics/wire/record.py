@@ -96,6 +96,9 @@ def read_record(data: bytes) -> RecordReading:
     if data[start : start + 1] != b"{":
         controls = any(byte < 32 for byte in data[:4096].translate(None, b"\t\n\r\f\x1b"))
         return NotARecord("it is binary" if controls else "it is not a JSON object")
+    sound = _sound(data)
+    if sound is not None:
+        return sound
     members, losses = _members_by_line(data)
     if any(loss.kind is LossKind.NOT_JSON for loss in losses):
         # Complete JSON in other white space (`jq .`) has members that span lines.
@@ -103,6 +106,26 @@ def read_record(data: bytes) -> RecordReading:
         if isinstance(whole, dict):
             members, losses = [(None, name, raw) for name, raw in whole.items()], []
     return _assemble(members, losses)
+
+
+def _sound(data: bytes) -> ReadRecord | None:
+    """A whole record as the handler writes it, a member a line, nothing lost: read at once, which takes a fifth of the
+    time. None: anything else, to be read member by member."""
+    if len(data) > LONGEST_LINE:
+        return None
+    members = _object(data)
+    # In JSON no line ends inside a string. Fewer names than lines: one stands there twice.
+    if not isinstance(members, dict) or data.count(b",\n") != len(members) - 1:
+        return None
+    if data.count(b"\n") > len(members):  # the last "}" may have a line of its own
+        return None
+    if not isinstance(_schema_of([(None, name, raw) for name, raw in members.items()]), str):
+        return None
+    try:
+        record = _WHOLE.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return ReadRecord(record, (), True) if record.end is not None else None
 
 
 def _members_by_line(data: bytes) -> tuple[list[tuple[int | None, str, msgspec.Raw]], list[Loss]]:
@@ -246,6 +269,9 @@ def _decoded(wanted: type, value: Any) -> Any:
         except _Refused as refusal:
             raise ValueError(str(refusal)) from None
     raise NotImplementedError(f"no decoder for {wanted!r}")
+
+
+_WHOLE: msgspec.json.Decoder[CrashRecord] = msgspec.json.Decoder(CrashRecord, dec_hook=_decoded)
 
 
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:

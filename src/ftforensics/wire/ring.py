@@ -11,6 +11,7 @@ from __future__ import annotations
 import signal
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -311,7 +312,14 @@ def _child(data: bytes, at: int, place: int) -> ChildUse:
 
 
 def _group(data: bytes, at: int, level: int, version: int, path: str) -> GroupReading:
-    values = _GROUP.unpack_from(data, at + _SLOW.size + _CHILDREN * _CHILD.size + level * _GROUP.size)
+    begin = at + _SLOW.size + _CHILDREN * _CHILD.size + level * _GROUP.size
+    return _group_reading(data[begin : begin + _GROUP.size], version, path)
+
+
+# A group that idles has the same counters in every sample, and in the samples of all ranks below it.
+@lru_cache(maxsize=64)
+def _group_reading(counters: bytes, version: int, path: str) -> GroupReading:
+    values = _GROUP.unpack(counters)
     (
         usage, limit, high, peak, anon, file, shmem, swap, oom, oom_kill, oom_group_kill, local_oom, local_oom_kill,
         max_events, failcnt, inode,
