@@ -20,7 +20,14 @@ from ftforensics.model.case import Case, CaseException, CaseRecord, CaseRing
 from ftforensics.model.crash import Job, Process, Time
 from ftforensics.model.diagnosis import Attempt as AttemptReport
 from ftforensics.model.diagnosis import Diagnosis, ProcessReport
-from ftforensics.model.launcher import AttemptBegan, LauncherLog, ProcessDied, ProcessStarted, SignalledBy
+from ftforensics.model.launcher import (
+    AttemptBegan,
+    LauncherEvent,
+    LauncherLog,
+    ProcessDied,
+    ProcessStarted,
+    SignalledBy,
+)
 from ftforensics.model.run import Died, RunEvidence
 
 _LAST_WORDS = 12  # lines that ranks may print after torchrun has noticed a failure
@@ -39,6 +46,29 @@ class Attempt(msgspec.Struct, frozen=True):
     path: str | None = None
 
 
+class _Place(msgspec.Struct, frozen=True):
+    """A place in the job, of which an attempt has one. rank None: it is no rank; run: it is a supervisor, told
+    apart from others by its surroundings."""
+
+    host: str | None
+    rank: int | None = None
+    run: str | None = None
+
+
+class _Launch(msgspec.Struct, frozen=True):
+    """Whose restarts are counted: a launcher by its pid, or the run that it is under. restart: its count."""
+
+    host: str | None = None
+    boot_id: str | None = None
+    pid: int | None = None
+    run: str | None = None
+    restart: int | None = None
+
+    def counts_on(self, other: _Launch) -> bool:
+        """Is it the same launcher at another count?"""
+        return self != other and msgspec.structs.replace(other, restart=self.restart) == self
+
+
 @dataclass
 class _Life:
     """One process, or one supervised run, with the time in which it lived, seconds since the epoch."""
@@ -47,16 +77,15 @@ class _Life:
     path: str | None
     began: float | None
     ended: float | None
-    place: tuple[object, ...] | None  # its place in the job: no two of one attempt have the same one
-    restart: int | None = None  # as its launcher counts
-    launch: tuple[object, ...] | None = None  # whose restarts are counted
+    place: _Place | None  # no two of one attempt have the same one
+    launch: _Launch | None = None
 
 
 @dataclass
 class _Group:
     lives: list[_Life] = field(default_factory=list)
     ended: float = float("-inf")
-    places: set[tuple[object, ...]] = field(default_factory=set)
+    places: set[_Place] = field(default_factory=set)
 
     def add(self, life: _Life) -> None:
         self.lives.append(life)
@@ -88,16 +117,18 @@ def _lives(case: Case) -> Iterable[_Life]:
     for raised in case.exceptions:
         one = raised.record
         life = _life(raised, one.time, one.process, one.job, raised.path)
-        life.restart = one.attempt if one.attempt is not None else life.restart
+        if one.attempt is not None and life.launch is not None:
+            life.launch = msgspec.structs.replace(life.launch, restart=one.attempt)
         yield life
     for ring in case.rings:
         process, clocks = ring.ring.process, Clocks(ring.ring.clocks, ring.ring.process.boot_id)
         times = [clocks.at(at).realtime for at in (ring.ring.installed, ring.ring.last) if at is not None]
         known = [time for time in times if time is not None]
         child = process.worker_of or process.fork_of
-        place = None if child else (process.host, process.rank if process.rank is not None else "alone")
-        launch = (process.host, process.boot_id, process.ppid) if process.rank is not None else None
-        yield _Life(ring, ring.path, min(known, default=None), max(known, default=None), place, process.attempt, launch)
+        place = None if child else _Place(process.host, process.rank)
+        launch = _Launch(process.host, process.boot_id, process.ppid, restart=process.attempt)
+        ranked = launch if process.rank is not None else None
+        yield _Life(ring, ring.path, min(known, default=None), max(known, default=None), place, ranked)
     for run in case.runs:
         yield from _of_run(run)
 
@@ -112,11 +143,12 @@ def _life(
             began = ended - (time.monotonic - time.installed)
     host, rank = (job.host, job.rank) if job is not None else (None, None)
     child = process is not None and process.fork_of is not None
-    place = None if child else (host, rank if rank is not None else "alone")
+    place = None if child else _Place(host, rank)
     variables = job.environment if job is not None else []
     restart = next((int(one.value) for one in variables if _counts(one.name) and one.value.isdecimal()), None)
     ppid, boot = process.ppid if process else None, time.boot_id if time else None
-    return _Life(item, path, began, ended, place, restart, (host, boot, ppid) if rank is not None else None)
+    launch = _Launch(host, boot, ppid, restart=restart) if rank is not None else None
+    return _Life(item, path, began, ended, place, launch)
 
 
 def _counts(name: str) -> bool:
@@ -128,7 +160,7 @@ def _of_run(run: RunEvidence) -> Iterable[_Life]:
     began = run.started.clocks.realtime if run.started else None
     ended = run.ended.clocks.realtime if run.ended else None
     host = run.started.host if run.started else None
-    place = ("run", host, tuple(run.started.environment) if run.started else run.path)
+    place = _Place(host, run="\n".join(run.started.environment) if run.started else run.path or "")
     counts = sorted({died.attempt for died in run.died if died.attempt is not None})
     if len(counts) < 2 or run.started is None:
         yield _Life(run, run.path, began, ended, place)
@@ -140,7 +172,8 @@ def _of_run(run: RunEvidence) -> Iterable[_Life]:
         part = [died for died in run.died if died.attempt == count or _is_of_attempt(died, run, count, final)]
         end = clocks.at(max(died.at for died in run.died if died.attempt == count)).realtime
         one = msgspec.structs.replace(run, died=part, ended=run.ended if final else None)
-        yield _Life(one, run.path, begin, ended if final else end, place, count, ("run", run.path))
+        launch = _Launch(run=run.path, restart=count)
+        yield _Life(one, run.path, begin, ended if final else end, place, launch)
         begin = end
 
 
@@ -158,9 +191,9 @@ def _is_of_attempt(died: Died, run: RunEvidence, count: int, final: bool) -> boo
 def _groups(lives: Sequence[_Life]) -> list[_Group]:
     """Oldest first. What has no time goes to the last one."""
     groups: list[_Group] = []
-    counted: dict[tuple[object, ...], _Group] = {}
+    counted: dict[_Launch, _Group] = {}
     for life in sorted((one for one in lives if one.began is not None), key=lambda one: one.began or 0.0):
-        key = (*life.launch, life.restart) if life.launch is not None and life.restart is not None else None
+        key = life.launch if life.launch is not None and life.launch.restart is not None else None
         group = counted.get(key) if key is not None else None
         if group is None:
             group = groups[-1] if groups else None
@@ -181,11 +214,11 @@ def _groups(lives: Sequence[_Life]) -> list[_Group]:
 def _is_next(
     life: _Life,
     group: _Group,
-    key: tuple[object, ...] | None,
-    counted: dict[tuple[object, ...], _Group],
+    key: _Launch | None,
+    counted: dict[_Launch, _Group],
 ) -> bool:
     """Is it of the attempt after this group?"""
-    if key is not None and any(known is group and one[:-1] == key[:-1] for one, known in counted.items() if one != key):
+    if key is not None and any(known is group and key.counts_on(one) for one, known in counted.items()):
         return True  # the same launcher counts on
     assert life.began is not None
     return life.began > group.ended and life.place is not None and life.place in group.places
@@ -217,7 +250,7 @@ def _of_groups(case: Case, groups: Sequence[_Group]) -> list[Attempt]:
             for life in other.lives
             if life.path is not None
         )
-        restarts = {life.restart for life in group.lives if life.restart is not None}
+        restarts = {life.launch.restart for life in group.lives if life.launch and life.launch.restart is not None}
         name = f"attempt {index}" if not restarts or len(groups) > len(restarts) else f"attempt {min(restarts)}"
         if alone and own:
             name = os.path.basename(own) or name
@@ -303,13 +336,13 @@ def _shared_out(case: Case, groups: Sequence[_Group]) -> list[list[LauncherLog]]
 
 def _by_process(log: LauncherLog, pids: Sequence[set[int]], among: Iterable[int]) -> list[LauncherLog | None]:
     among = list(among)
-    events: list[list[object]] = [[] for _ in pids]
+    events: list[list[LauncherEvent]] = [[] for _ in pids]
     parts = _parts(log)
     aligned = len(parts) == len(among)
     for number, part in enumerate(parts):
         current = among[number] if aligned else among[-1]
         owner = current
-        waiting: list[object] = []
+        waiting: list[LauncherEvent] = []
         for event in part.events:
             named = event.pid if isinstance(event, ProcessDied | SignalledBy | ProcessStarted) else None
             found = next((index for index in among if named is not None and named in pids[index]), None)
