@@ -14,6 +14,7 @@ from _thread import allocate_lock, get_ident, get_native_id, start_new_thread
 
 from ftforensics.capture import environment, marks, procfs, spawn, torchrun_summary
 from ftforensics.capture.identity import json_text, printable
+from ftforensics.capture.peer_lost import says_peer_lost
 from ftforensics.capture.redact import redact
 
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ SUFFIX = ".exception.json"
 _CRASH_SUFFIX = ".crash.json"
 SCHEMA = "ftforensics.exception/1"
 _PATIENCE = 2.0  # seconds
+_PATIENCE_FOR_TEXT = 1.0  # with an exception's own __str__
 _MESSAGE = 4096  # characters, as all below
 _NAME = 500
 _PATH = 4096
@@ -62,6 +64,22 @@ class Ended:
         self.tid = get_native_id()
 
 
+def traceback_of(value: BaseException) -> TracebackType | None:
+    """An exception class may have a property of that name. What the interpreter sees is read here, and nothing of the
+    job's runs; so it is with the three below."""
+    found: TracebackType | None = _TRACEBACK(value)
+    return found
+
+
+_TRACEBACK = vars(BaseException)["__traceback__"].__get__
+_CAUSE = vars(BaseException)["__cause__"].__get__
+_CONTEXT = vars(BaseException)["__context__"].__get__
+_SUPPRESSED = vars(BaseException)["__suppress_context__"].__get__
+_ARGUMENTS = vars(BaseException)["args"].__get__
+_TYPE_NAME = vars(type)["__name__"].__get__
+_QUALIFIED_NAME = vars(type)["__qualname__"].__get__
+
+
 def write(native: ModuleType, members: bytes, ended: Ended) -> None:
     """Write the record and, in a rank, torchrun's error file. members: of `identity.static_members`."""
     path = native.record_path()
@@ -71,7 +89,7 @@ def write(native: ModuleType, members: bytes, ended: Ended) -> None:
     exceptions = describe(ended.value, ended.traceback)
     # An uncaught KeyboardInterrupt makes the interpreter end itself by SIGINT, which it forgets at the next eval() of a
     # text (run_eval_code_obj in CPython's pythonrun.c), and importing `re` evaluates some (namedtuple).
-    lost = _or_none(lambda: _peer_lost(exceptions)) if isinstance(ended.value, Exception) else False
+    lost = _or_none(lambda: _peer_lost(exceptions)) if issubclass(type(ended.value), Exception) else False
     text = "".join(_lines(ended, exceptions, lost)).encode("utf-8") + _tail(members)
     summary = _or_none(lambda: _summary(ended, exceptions, lost, os.path.dirname(crash_path)))
 
@@ -95,36 +113,38 @@ def describe(value: BaseException, traceback: TracebackType | None = None) -> li
     while current is not None and len(found) < _LINKS and id(current) not in seen:
         seen.add(id(current))
         leaf = _first_leaf(current)
-        frames = _frames(leaf.__traceback__ or current.__traceback__ or (None if found else traceback))
+        frames = _frames(traceback_of(leaf) or traceback_of(current) or (None if found else traceback))
         found.append({**_one(leaf), "frames": frames, "link": link})
-        current, link = _before(leaf if leaf.__cause__ or leaf.__context__ else current)
+        current, link = _before(leaf if _CAUSE(leaf) or _CONTEXT(leaf) else current)
     return found
 
 
 def _before(value: BaseException) -> tuple[BaseException | None, str | None]:
-    if value.__cause__ is not None:
-        return value.__cause__, "cause"
-    return (None if value.__suppress_context__ else value.__context__), "context"
+    cause = _CAUSE(value)
+    if cause is not None:
+        return cause, "cause"
+    return (None if _SUPPRESSED(value) else _CONTEXT(value)), "context"
 
 
 def _first_leaf(value: BaseException) -> BaseException:
     """Of an ExceptionGroup (3.11 and later) what it was raised for."""
     for _ in range(_LINKS):
-        parts = getattr(value, "exceptions", None)
-        if not (isinstance(parts, tuple) and parts and _is_group(value) and isinstance(parts[0], BaseException)):
+        parts = _or_none(lambda group=value: group.exceptions) if _is_group(value) else None  # type: ignore[misc]
+        if not (isinstance(parts, tuple) and parts and isinstance(parts[0], BaseException)):
             break
         value = parts[0]
     return value
 
 
 def _is_group(value: BaseException) -> bool:
-    return any(base.__name__ == "BaseExceptionGroup" for base in type(value).__mro__)
+    return any(_TYPE_NAME(base) == "BaseExceptionGroup" for base in type(value).__mro__)
 
 
 def _one(value: BaseException) -> dict[str, Value]:
     kind = type(value)
-    number = _or_none(lambda: getattr(value, "errno", None)) if isinstance(value, OSError) else None
-    name = _or_none(lambda: getattr(value, "filename", None)) if isinstance(value, OSError) else None
+    of_system = issubclass(kind, OSError)  # isinstance() would ask a class that lies
+    number = _or_none(lambda: getattr(value, "errno", None)) if of_system else None
+    name = _or_none(lambda: getattr(value, "filename", None)) if of_system else None
     if isinstance(name, bytes):
         name = os.fsdecode(name)
     return {
@@ -137,16 +157,35 @@ def _one(value: BaseException) -> dict[str, Value]:
 
 
 def _name(kind: type) -> str:
-    module, name = kind.__module__, kind.__qualname__
-    return (name if module == "builtins" else f"{module}.{name}")[:_NAME]
+    name = str(_QUALIFIED_NAME(kind))
+    module = _or_none(lambda: kind.__module__)
+    return (name if module == "builtins" or not isinstance(module, str) else f"{module}.{name}")[:_NAME]
 
 
 def _message(value: BaseException) -> str:
+    """Its own __str__ may wait: for a GPU that hangs, where it shows a tensor."""
+    texts = ["<str() of it did not return>"]
+
+    def run() -> None:
+        try:
+            texts[0] = str(value)[: 2 * _MESSAGE]
+        except BaseException:
+            texts[0] = "<str() of it failed>"
+
     try:
-        text = str(value)
-        return redact(text[: 2 * _MESSAGE])[:_MESSAGE]
+        if _is_plain(value):
+            run()
+        else:
+            _within(_PATIENCE_FOR_TEXT, run)
+        return redact(texts[0])[:_MESSAGE]
     except BaseException:
         return "<str() of it failed>"
+
+
+def _is_plain(value: BaseException) -> bool:
+    """Whether str() runs no code but the interpreter's."""
+    own = type(type(value).__str__) is not type(BaseException.__str__)
+    return not own and all(type(part) in (str, bytes, int, float, bool, type(None)) for part in _ARGUMENTS(value))
 
 
 def _frames(traceback: TracebackType | None) -> list[Value]:
@@ -178,8 +217,6 @@ def _frame(traceback: TracebackType) -> dict[str, Value]:
 def _peer_lost(exceptions: list[dict[str, Value]]) -> bool:
     """Whether another process's end is in what this one came from, however it was wrapped: then it is not known to have
     failed by itself."""
-    from ftforensics.capture.peer_lost import says_peer_lost
-
     for one in exceptions:
         innermost = _last_frame(one)
         file = innermost.get("file") if innermost else None
@@ -287,7 +324,7 @@ def _within(seconds: float, action: Callable[[], None]) -> None:
 
     try:
         start_new_thread(run, ())
-    except Exception:  # no thread can be had, or not any more: 3.12 and later at interpreter shutdown
+    except Exception:  # no thread can be had, or not any more: 3.12 at interpreter shutdown
         run()
     done.acquire(timeout=seconds)
 
@@ -297,7 +334,12 @@ def _summary(
 ) -> tuple[str, str] | None:
     """torchrun's error file and the sentence for it. None for what does not end the rank, and for a rank that only lost
     a peer: torchrun calls the rank with the oldest file the first failure, and one that was killed has none."""
-    if ended.hook != "sys.excepthook" or ended.thread is not None or lost or not isinstance(ended.value, Exception):
+    if (
+        ended.hook != "sys.excepthook"
+        or ended.thread is not None
+        or lost
+        or not issubclass(type(ended.value), Exception)
+    ):
         return None
     target = torchrun_summary.error_file(os.environ)
     if target is None or not torchrun_summary.is_the_rank(target):
@@ -374,5 +416,5 @@ def _or_none(make: Callable[[], T]) -> T | None:
     """A part that cannot be made is left out."""
     try:
         return make()
-    except Exception:
+    except BaseException:
         return None

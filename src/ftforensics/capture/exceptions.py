@@ -26,6 +26,7 @@ from ftforensics.capture.imports import Patch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType, TracebackType
     from typing import Any
 
@@ -42,7 +43,7 @@ class Exceptions:
         self._native = native
         self._on = True
         self._pid = os.getpid()
-        self._told: list[tuple[int, str, int]] = []
+        self._told: list[tuple[int, int, int]] = []
         self._of_threads = 0
 
     def stop(self) -> None:
@@ -51,16 +52,21 @@ class Exceptions:
 
     def of_interpreter(self) -> list[Patch]:
         """sys.excepthook."""
-        hook = sys.excepthook
-        return [Patch(sys, "excepthook", lambda: self._native.wrap_function(hook, self._uncaught, None, "excepthook"))]
+        return self._around_hook(sys, self._uncaught)
 
     def of_threads(self, threading: ModuleType) -> list[Patch]:
         """threading.excepthook."""
-        hook = getattr(threading, "excepthook", None)
+        return self._around_hook(threading, self._ended_thread)
+
+    def _around_hook(self, module: ModuleType, see: Callable[..., None]) -> list[Patch]:
+        """`excepthook is __excepthook__` is how others ask whether anybody has a hook: code.InteractiveConsole and
+        exceptiongroup, which print by themselves then. So a hook that was the original one stays it."""
+        hook = getattr(module, "excepthook", None)
         if hook is None:
             return []
-        wrapped = self._native.wrap_function(hook, self._ended_thread, None, "excepthook")
-        return [Patch(threading, "excepthook", lambda: wrapped)]
+        wrapped = self._native.wrap_function(hook, see, None, "excepthook")
+        names = ["excepthook", "__excepthook__"] if getattr(module, "__excepthook__", None) is hook else ["excepthook"]
+        return [Patch(module, name, lambda: wrapped) for name in names]
 
     def of_processes(self, context: ModuleType) -> list[Patch]:
         """context: the module multiprocessing.context. A child's _bootstrap() catches what run() raises, and a subclass
@@ -96,14 +102,18 @@ class Exceptions:
         ]
 
     def main_is_over(self) -> None:
-        """Called when the main program has ended, whoever printed why. Anybody may leave an exception in sys.last_value
-        (pytest does, for a test that failed), but only one that went through the whole program has an outermost frame
-        that nobody called."""
+        """Called when the main program has ended, whoever printed why; never raises. Anybody may leave an exception in
+        sys.last_value (pytest does, for a test that failed), but only one that went through the whole program has an
+        outermost frame that nobody called."""
         value = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if not self._on or not isinstance(value, BaseException) or value.__traceback__ is None:
+        if not self._on or not isinstance(value, BaseException):
             return
-        if value.__traceback__.tb_frame.f_back is None and _in_main_thread():
-            self._uncaught(type(value), value, value.__traceback__)
+        traceback = exception_record.traceback_of(value)
+        if traceback is not None and traceback.tb_frame.f_back is None and _in_main_thread():
+            try:
+                self._uncaught(type(value), value, traceback)
+            except BaseException:
+                pass  # no memory; whatever else it is, it would be printed on the job's stderr
 
     def _uncaught(self, _kind: object, value: object, traceback: TracebackType | None, *_: object) -> None:
         if hasattr(sys, "ps1"):  # at a prompt, where the next line may be right
@@ -121,7 +131,7 @@ class Exceptions:
 
     def _ended_child(self, value: BaseException) -> None:
         shown: BaseException | None = value
-        if isinstance(value, SystemExit):
+        if issubclass(type(value), SystemExit):
             shown = value.__context__ if _raised_in_spawn(value) else None
         self._tell("multiprocessing", shown, None)
 
@@ -138,7 +148,7 @@ class Exceptions:
             # What ends the main program passes several of our hooks. To hold on to it would hold on to all that its
             # frames hold, so it is known by its address, which another one may get later: hence class and line.
             raised_at = _innermost(value)
-            known = (id(value), type(value).__qualname__, raised_at.tb_lineno if raised_at is not None else 0)
+            known = (id(value), id(type(value)), raised_at.tb_lineno if raised_at is not None else 0)
             if known in self._told or len(self._told) >= _MOST:
                 return
             self._told.append(known)
@@ -154,13 +164,13 @@ def _in_main_thread() -> bool:
 
 
 def _innermost(value: BaseException) -> TracebackType | None:
-    at = value.__traceback__
+    at = exception_record.traceback_of(value)
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     return at
 
 
-def _raised_in_spawn(value: SystemExit) -> bool:
+def _raised_in_spawn(value: BaseException) -> bool:
     """Whether torch's mp.spawn has caught what the child's function raised, and leaves (torch/multiprocessing/spawn.py,
     _wrap)."""
     at = _innermost(value)

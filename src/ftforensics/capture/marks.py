@@ -25,6 +25,8 @@ _names: dict[str, bytes] = {}
 _left: tuple[int, list[str]] | None = None
 _step: int | None = None
 
+# An exception class may have properties of these names, which would run the job's code.
+_CAUSE, _CONTEXT = (vars(BaseException)[name].__get__ for name in ("__cause__", "__context__"))
 _COROUTINE, _GENERATOR, _ASYNC_GENERATOR = 0x80, 0x20, 0x200  # co_flags, see the inspect module
 
 
@@ -130,7 +132,7 @@ def phase_of(error: BaseException) -> str | None:
     """The phases, joined by " > ", in which `error` was raised, or what it came from; when it has left none of them,
     those that are open now. None when there are none."""
     names = [entry.name for entry in _open]
-    if _left is not None and _left[0] in (id(error), id(error.__cause__), id(error.__context__)):
+    if _left is not None and _left[0] in (id(error), id(_CAUSE(error)), id(_CONTEXT(error))):
         names = _left[1]
     return " > ".join(_clean(name, MAX_NAME).decode("utf-8", "replace") for name in names) or None
 
