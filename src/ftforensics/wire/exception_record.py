@@ -6,6 +6,7 @@ its complete lines. Nothing here raises on bad input: a member or an exception t
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -40,13 +41,19 @@ def read_exception_record(data: bytes) -> ExceptionRecord | Gap:
     if schema != f"{SCHEMA_FAMILY}{SCHEMA_VERSION}":
         return Gap(_SOURCE, f"it says {schema[:60]!r}, this version reads {SCHEMA_VERSION}: upgrade ftforensics")
     values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(ExceptionRecord):
+    for field in _fields():
         raw = members.get(field.encode_name)
         if raw is not None:
             value = _exceptions(raw) if field.name == "exceptions" else _decoded(raw, field.type)
             if value is not None:
                 values[field.name] = value
     return ExceptionRecord(**values)
+
+
+@cache
+def _fields() -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Asked for once: that evaluates every annotation and takes longer than to read a record."""
+    return msgspec.structs.fields(ExceptionRecord)
 
 
 def _whole(data: bytes) -> dict[str, msgspec.Raw] | None:
