@@ -1,6 +1,7 @@
 """Beside each labelled death a kernel log full of what happened to others: nothing that is said of this death changes.
 
-The others are Python processes too, with other pids and groups.
+The others are Python processes too, with other pids and groups. What carries the very pid of the death was written by a
+program and not by the kernel, or is of another boot, years before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cases.foreign_noise import beside_others, oom
+from cases.foreign_noise import beside_others, oom, with_the_same_pid
 from cases.judging import CASES, files_of, label_of, roots_of, verdict_of
 from ftforensics.model.diagnosis import Confidence
 
@@ -35,6 +36,12 @@ def assert_the_same(case: Path, files: list[Path]) -> None:
 def test_what_happened_to_others_changes_nothing(case: Path, tmp_path: Path) -> None:
     files = [file for file in files_of(case) if file.name != "kernel.log"]
     assert_the_same(case, [*files, *beside_others(case, tmp_path)])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_a_program_wrote_or_happened_years_ago_changes_nothing(case: Path, tmp_path: Path) -> None:
+    for more in with_the_same_pid(case, tmp_path):
+        assert_the_same(case, [*files_of(case), more])
 
 
 def test_the_noise_would_be_believed_of_the_right_process(tmp_path: Path) -> None:

@@ -115,7 +115,9 @@ def weigh(death: Death) -> list[Weighed]:
     if death.alive or not (is_killed(death) or is_unseen(death)):
         return []
     excluding = exclusions(death)
-    basis = _from_kernel(death) or _from_counters(death) or _from_notices(death) or _from_pressure(death)
+    named = _from_kernel(death)
+    believed = None if death.oom and death.oom[0].kill.line.forgeable else named
+    basis = believed or _from_counters(death) or _from_notices(death) or named or _from_pressure(death)
     if basis is None or (excluding and basis.rests_on == "pressure"):
         return [Weighed(cause, Confidence.RULED_OUT, against=excluding) for cause in IDS] if excluding else []
     doubts = [*basis.against, *excluding, *_rivals(death, basis)]

@@ -117,6 +117,8 @@ def _death(draft: Draft) -> Death:
         failed=draft.failed,
         earliest=draft.earliest,
         wall=draft.wall,
+        told_wall=draft.told_wall,
+        told_day=draft.told_day,
         usage=draft.usage,
         crash=draft.crash,
         ring=draft.ring,

@@ -7,13 +7,15 @@ other processes it would fit as well. What is known to be of another boot or mac
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 import re
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 
 import msgspec
 
-from ftforensics.diagnose.clocks import SMALLEST_OFFSET, seconds_after, seconds_between
+from ftforensics.diagnose.clocks import LARGEST_OFFSET, SMALLEST_OFFSET, seconds_after, seconds_between
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death, Match, Tie
 from ftforensics.model.kernel import Fault, KernelLog, LogLine, OomKill
@@ -28,6 +30,7 @@ COMM_LENGTH = 15  # TASK_COMM_LEN without the NUL
 SLACK = 2.0  # seconds between two clocks that are read by different programs
 KILL_TO_END = 60.0  # seconds that a killed process may take to give its memory back, loaded and swapping
 GROWTH = 0.10  # of slack above what the growth since the last sample explains
+_LEAP_YEAR = datetime(2000, 1, 1, tzinfo=timezone.utc)  # as parsers.launcher_line.glog_time counts
 _NO_NAME = re.compile(r"localhost\b|\(none\)$|[0-9a-f]{12}$|[\d.]+$|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*$|$")
 # Names that a Python training process goes by in the kernel's log when the launcher only says "python".
 _PYTHON_NAMES = ("python", "pt_", "ray::", "torchrun", "accelerate", "deepspeed")
@@ -256,14 +259,29 @@ def _timing(moment: Moment, death: Death, place: str, source: str) -> tuple[Cite
 
 def _another_day(moment: Moment, death: Death, place: str, source: str) -> Cite | None:
     """The launcher's date, whose zone nobody names, lies further from the kernel's than any zone explains."""
-    apart = seconds_after(moment, death.wall)
+    apart = seconds_after(moment, death.wall if death.wall is not None else death.told_wall)
     if apart is None:
-        return None
+        return _another_day_of_the_year(moment, death, place, source)
     # A syslog's lines have no year of their own: a whole one between the two is no contradiction.
     years = min(abs(abs(apart[0]) - days * 86400) for days in (0, 365, 366))
     if years <= apart[1] + KILL_TO_END:
         return None
     return Cite(source, place, f"{abs(apart[0]) / 86400:.1f} days from the end that the launcher reports")
+
+
+def _another_day_of_the_year(moment: Moment, death: Death, place: str, source: str) -> Cite | None:
+    """The same by a prefix that names month and day alone, as torch's logger writes it."""
+    if moment.realtime is None or death.told_day is None:
+        return None
+    told = _LEAP_YEAR + timedelta(seconds=death.told_day)
+    year = datetime.fromtimestamp(moment.realtime, timezone.utc).year
+    apart = []
+    for near in (year - 1, year, year + 1):
+        with contextlib.suppress(ValueError):  # no 29 February in that year, no year 0
+            apart.append(abs(told.replace(year=near).timestamp() - moment.realtime))
+    if not apart or min(apart) <= max(moment.accuracy, LARGEST_OFFSET) + KILL_TO_END:
+        return None
+    return Cite(source, place, f"{min(apart) / 86400:.0f} days from {told:%m-%d}, when the launcher reports the end")
 
 
 def _another_quarter(moment: Moment, death: Death, place: str, source: str) -> list[Cite]:

@@ -7,7 +7,7 @@ as far as the clocks allow: `roots` names one process, or none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from ftforensics.causes.ending import line_cite
 from ftforensics.causes.raised import own_exception
 from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.diagnose.clocks import is_before, seconds_between
+from ftforensics.diagnose.joining.family import may_be_near
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding
@@ -36,6 +37,10 @@ class Relations:
         for death in deaths:
             for pid in {death.worker_of, death.ppid} - {None}:
                 self._children.setdefault(pid, []).append(death)  # type: ignore[arg-type]
+        self._below: dict[str | None, list[Death]] = {}  # by the `run` that saw them: below its command
+        for death in deaths:
+            if not death.direct:
+                self._below.setdefault(death.run, []).append(death)
         self._strays = [death for death in deaths if death.worker and death.worker_of is None]
         self.command = next((death for death in deaths if death.direct), None)
 
@@ -46,19 +51,21 @@ class Relations:
         """Is there a process that no launcher claims to have ended?"""
         return any(other is not death for other in self._not_ended)
 
-    def children(self, parent: Death) -> list[Death]:
+    def children(self, parent: Death) -> Iterator[Death]:
         """Those that it waited for. A data worker that only a text names: whoever exits after it waited for it. The
-        command waited for everybody."""
+        command waited for everybody that its own `run` saw, and that no `run` did."""
         if parent.pid is None:
-            return []
+            return
         if parent.direct:
-            return [death for death in self._deaths if death is not parent and not death.direct]
-        found: list[Death] = []
+            for run in dict.fromkeys((parent.run, None)):
+                yield from (child for child in self._below.get(run, ()) if child is not parent)
+            return
         for pid in dict.fromkeys((parent.pid, *parent.host_pids)):
-            found += self._children.get(pid, ())
+            yield from (
+                child for child in self._children.get(pid, ()) if child is not parent and may_be_near(child, parent)
+            )
         if not parent.worker:
-            found += self._strays
-        return [child for child in found if child is not parent]
+            yield from (child for child in self._strays if child is not parent and may_be_near(child, parent))
 
 
 def consequence(death: Death, best: Finding | None, relations: Relations) -> Cite | None:
@@ -68,7 +75,7 @@ def consequence(death: Death, best: Finding | None, relations: Relations) -> Cit
     if death.ended_by and death.signal in (None, SIGTERM, SIGKILL):
         alive = next((said for said in death.ended_by if not said.everybody), None)
         # Whom its launcher ended was alive, whoever else is known: the first failure may be on another node.
-        if alive is not None or relations.another_first(death):
+        if alive is not None or (relations.another_first(death) and not _failed_before(death, best)):
             return (alive or death.ended_by[0]).cite
     if waited_in_vain(best) and death.behind:
         return _first(death.behind[0].cites)
@@ -91,6 +98,15 @@ def consequence(death: Death, best: Finding | None, relations: Relations) -> Cit
             None,
         )
     )
+
+
+def _failed_before(death: Death, best: Finding | None) -> bool:
+    """Of a process that its launcher names along with all others, the dead one too: does anything say that it was it?"""
+    own = own_exception(death)
+    if own is not None and not own.peer_lost:
+        return True
+    cause = find_cause(best.cause) if best is not None and best.confidence is not Confidence.POSSIBLE else None
+    return cause is not None and cause.family == "memory" and cause.kind is Kind.KILLER
 
 
 def waited_in_vain(best: Finding | None) -> bool:

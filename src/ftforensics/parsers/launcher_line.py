@@ -60,6 +60,7 @@ class JobLine(msgspec.Struct, frozen=True):
             moment=self.moment,
             wall=wall if wall is not None else local_time(self.text),
             writer=self.pid if writer is None else writer,
+            day=glog_time(self.text),
         )
 
     def cited_end(self) -> TextLine:

@@ -37,10 +37,11 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
     [
         (ended(1), Confidence.LIKELY),
         (ended(code=129), Confidence.POSSIBLE),
+        (ended(1, first=True), Confidence.POSSIBLE),  # its launcher lived to report it
         (ended(1, given=True).signal(1, None, code=128), Confidence.LIKELY),
         (ended(1, ending=[]).signal(1, None, code=128), Confidence.LIKELY),
     ],
-    ids=range(4),
+    ids=range(5),
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     assert [finding.confidence for finding in ask_death(ID, death)] == [confidence]

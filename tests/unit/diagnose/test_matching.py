@@ -258,3 +258,27 @@ def test_a_fault_is_tied_by_the_thread_that_the_kernel_names() -> None:
     assert match_fault(fault, KernelLog("file"), launched(signal=9)) is None
     other = msgspec.structs.replace(fault, tid=4243)
     assert match_fault(other, KernelLog("file"), launched(signal=11)) is None
+
+
+# --- a log without the time of an end, and a record of long ago -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "record", "contradicted"),
+    [
+        ({"told_wall": 1_795_997_173.0}, 1_590_980_400.0, True),  # 2026-11-30 against 2020-06-01
+        ({"told_wall": 1_795_997_173.0}, 1_795_997_170.0, False),
+        ({"told_day": 334 * 86400.0}, 1_791_763_200.0, True),  # 11-30 against 2026-10-12
+        ({"told_day": 334 * 86400.0}, 1_795_997_170.0, False),
+        ({"told_day": 3600.0}, 1_798_758_000.0, False),  # 01-01 01:00 against 12-31 23:00
+    ],
+)
+def test_a_later_line_of_the_log_dates_an_end(told: dict[str, float], record: float, contradicted: bool) -> None:
+    log = kernel(live=False, boot=None, source="dmesg")
+    found = match_oom(msgspec.structs.replace(kill(), line=dated(record)), log, launched(**told))
+    assert found is not None
+    assert bool(found.against) is contradicted
+
+
+def dated(realtime: float) -> LogLine:
+    return LogLine("Killed process 4242 (python)", 7, facility=0, moment=Moment(realtime=realtime, accuracy=1.0))

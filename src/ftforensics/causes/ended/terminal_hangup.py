@@ -44,7 +44,10 @@ def check_death(death: Death) -> Iterator[Finding]:
     if noted is not None and noted.signal.code != SI_KERNEL:
         return
     sure = noted is not None and death.signal == _SIGHUP and not only_the_ring_says(death)
-    confidence = Confidence.PROVEN if sure else Confidence.LIKELY if death.signal else Confidence.POSSIBLE
+    # A terminal takes the whole session along: a launcher that lived to report it was not hung up itself.
+    outlived = noted is None and death.first and any(one.source == "launcher" for one in death.ending)
+    likely = death.signal is not None and not outlived
+    confidence = Confidence.PROVEN if sure else Confidence.LIKELY if likely else Confidence.POSSIBLE
     yield Finding(
         cause="terminal-hangup",
         confidence=confidence,

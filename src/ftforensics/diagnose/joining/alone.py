@@ -37,7 +37,10 @@ def add_given(drafts: Drafts, case: Case) -> None:
 def add_whatever_is_known(drafts: Drafts, case: Case) -> None:
     """Where neither a process nor a launcher tells of an end."""
     if not len(drafts):
-        known = list(_from_kernel(case.kernel_logs)) or _from_notices(case.notices) or _from_last_words(case)
+        last = _from_last_words(case)
+        # A kernel's log is full of others: an exception that stopped the job, in its own log, tells more.
+        own = last if any(not raised.peer_lost for one in last for raised in one.exceptions) else []
+        known = own or list(_from_kernel(case.kernel_logs)) or _from_notices(case.notices) or last
         for draft in known:
             drafts.add(draft)
 
@@ -87,9 +90,7 @@ def _from_last_words(case: Case) -> list[Draft]:
     if len(case.launcher_logs) > 1:
         found = [(log, raised) for log, raised in found if raised[-1].rank is not None]
     drafts = []
-    for log, raised in found:
-        last = raised[-1]
-        handed_on = [event for event in raised[-2:-1] if event.of_worker]
+    for log, last, handed_on in (one for log, raised in found for one in _of_each_rank(log, raised)):
         draft = Draft(code=status_of(last), exceptions=[*handed_on, last], rank=last.rank)
         draft.when = last.line.moment
         where = f"{log.path or 'log'}:{last.line.number}"
@@ -97,6 +98,19 @@ def _from_last_words(case: Case) -> list[Draft]:
         draft.ending.append(Cite("launcher", where, f"the log ends with {what}: {last.line.text}"))
         drafts.append(draft)
     return drafts
+
+
+def _of_each_rank(
+    log: LauncherLog, raised: Sequence[ExceptionSeen]
+) -> Iterator[tuple[LauncherLog, ExceptionSeen, list[ExceptionSeen]]]:
+    """The last exception, and where torch's hook wrote the rank before it, those that ended the other ranks: one that
+    lost its peers may be the last to speak."""
+    if raised[-1].rank is None:
+        yield log, raised[-1], [event for event in raised[-2:-1] if event.of_worker]
+        return
+    for event in {event.rank: event for event in raised if event.rank is not None and not event.ignored}.values():
+        place = raised.index(event)
+        yield log, event, [before for before in raised[max(place - 1, 0) : place] if before.of_worker]
 
 
 def _last_raised(log: LauncherLog) -> list[ExceptionSeen] | None:

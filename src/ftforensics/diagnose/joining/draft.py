@@ -53,6 +53,8 @@ class Draft:
     failed: Moment = field(default_factory=Moment)
     earliest: Moment = field(default_factory=Moment)
     wall: float | None = None
+    told_wall: float | None = None
+    told_day: float | None = None
     between: tuple[int, int] | None = None  # pids of its launcher and of the last sibling, where its own is not named
     usage: Usage | None = None
     crash: Crash | None = None

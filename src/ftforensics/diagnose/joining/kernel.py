@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -37,6 +38,7 @@ MOST_OTHERS = 20
 MOST_ALIKE = 512  # records that only their looks tie to one death
 MOST_BETWEEN = 16  # pids that others may take while a launcher starts one more rank
 _ORDER = {Tie.EXACT: 0, Tie.TEXT: 1, Tie.STRONG: 2, Tie.WEAK: 3}
+_Found = TypeVar("_Found", OomMatch, FaultMatch)
 _About = Oops | MemoryFailure | CpuLimit
 
 
@@ -54,8 +56,8 @@ class KernelWord:
         matched = list(_kills_of(machine, death, draft))
         if not matched and (alone := _unnamed(machine, death, draft)) is not None:
             matched.append(alone)
-        oom = _without_doubles(matched)
-        faults = _each_fault_once(list(_faults_of(machine, death)))
+        oom = _best_founded(_without_doubles(matched))
+        faults = _best_founded(_each_fault_once(list(_faults_of(machine, death))))
         reading = death.reading
         if death.crash is None and reading.mechanism is None and len(faults) == 1 and not faults[0].match.against:
             reading = read_kernel_line(faults[0].fault, faults[0].cite)
@@ -277,6 +279,23 @@ def _without_doubles(found: list[OomMatch]) -> list[OomMatch]:
             same.append(one)
             kept.append(one)
     return kept
+
+
+def _best_founded(found: list[_Found]) -> list[_Found]:
+    """Without records that something contradicts, where one that is tied as well has less against it. A number is given
+    out again, and any program can write a line to the log: neither is a reason to doubt the genuine record."""
+    honest = [one for one in found if not _line_of(one).forgeable] or found
+    best = min((_ORDER[one.match.tie] for one in honest), default=0)
+    clean = min((_ORDER[one.match.tie] for one in honest if not one.match.against), default=len(_ORDER))
+    return [
+        one
+        for one in honest
+        if not one.match.against or (_ORDER[one.match.tie] < clean and _ORDER[one.match.tie] == best)
+    ]
+
+
+def _line_of(found: OomMatch | FaultMatch) -> LogLine:
+    return found.kill.line if isinstance(found, OomMatch) else found.fault.line
 
 
 def _each_fault_once(found: list[FaultMatch]) -> list[FaultMatch]:

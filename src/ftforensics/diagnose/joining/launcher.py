@@ -6,6 +6,7 @@ line is about the processes that its own log named before, then about those that
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from ftforensics.diagnose.joining.draft import MOST_ALIKE, Draft, Drafts
@@ -36,6 +37,7 @@ class _Log:
         self._died = [event for event in log.events if isinstance(event, ProcessDied)]
         self._signalled = [event for event in log.events if isinstance(event, SignalledBy)]
         self._who = _Names(log)
+        self._dates = _Dates(log)
         # Of ten thousand logs most tell of no end.
         self._signals = {draft.signal for draft in drafts if draft.signal is not None} if self._died else set()
 
@@ -99,6 +101,8 @@ class _Log:
             draft.when = event.line.moment
         if draft.wall is None:
             draft.wall = event.line.wall
+        if draft.told_wall is None and draft.told_day is None:
+            draft.told_wall, draft.told_day = self._dates.after(event.line)
         self._drafts.learnt(draft)
 
     def _add_signalled(self, event: SignalledBy) -> None:
@@ -146,6 +150,22 @@ def _is_same(draft: Draft, event: ProcessDied | SignalledBy, rank: int | None) -
     if any(cite.text == event.line.text for cite in draft.ending) or (isinstance(event, ProcessDied) and event.worker):
         return True
     return draft.observed and (None in (event.line.writer, draft.ppid) or event.line.writer == draft.ppid)
+
+
+class _Dates:
+    """The dates that a log's lines state. What stands before a dated line had happened by then, and not long before: a
+    job does not outlive a dead process by days without a word."""
+
+    def __init__(self, log: LauncherLog) -> None:
+        self._walls = {event.line.number: event.line.wall for event in log.events if event.line.wall is not None}
+        self._days = {event.line.number: event.line.day for event in log.events if event.line.day is not None}
+        self._orders = (sorted(self._walls), sorted(self._days))
+
+    def after(self, line: TextLine) -> tuple[float | None, float | None]:
+        """(date and time, the same without its year) of the next line that has one, as `TextLine` has them."""
+        places = [bisect_left(order, line.number) for order in self._orders]
+        wall, day = (order[at] if at < len(order) else 0 for order, at in zip(self._orders, places, strict=True))
+        return self._walls.get(wall), self._days.get(day)
 
 
 _Name = tuple[int | None, int | None, str | None]  # rank, local rank, host

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ftforensics.diagnose.joining.draft import Draft, Drafts
+from ftforensics.model.basics import Cite
 from ftforensics.model.launcher import ExceptionSeen, LauncherLog, NativeText, ProcessDied
 
 MOST_UNOWNED = 8
@@ -27,6 +28,7 @@ def add_texts(drafts: Drafts, log: LauncherLog, name: str, died: Sequence[Proces
             owners = _named(drafts, event)
             for draft in owners:
                 draft.exceptions.append(event)
+                _end_by(draft, event, log)
             if not owners and event.rank is None and not event.ignored:
                 nameless.append(event)
     native = [event for event in log.events if isinstance(event, NativeText)]
@@ -43,6 +45,17 @@ def add_texts(drafts: Drafts, log: LauncherLog, name: str, died: Sequence[Proces
             _share(able, [event for event in unclaimed if status_of(event) == status], died, status)
 
 
+def _end_by(draft: Draft, event: ExceptionSeen, log: LauncherLog) -> None:
+    """Of a process that its launcher was about to end along with all others nobody says how it ended; its own
+    exception, which torch's hook prints when nothing caught it, does."""
+    named = draft.ended_by and all(said.everybody for said in draft.ended_by)
+    if draft.open and named and not draft.observed and event.rank is not None and not event.ignored:
+        draft.code, draft.presumed = status_of(event), True
+        draft.ending.append(
+            Cite("launcher", f"{event.line.path or log.path or 'log'}:{event.line.number}", event.line.text)
+        )
+
+
 def status_of(event: ExceptionSeen) -> int:
     """With which status does a process end that raises this and catches nothing? parsers.launcher_usage makes the
     SystemExit of a usage message; Python itself prints nothing for one."""
@@ -55,7 +68,9 @@ def _may_be_of(draft: Draft, name: str) -> bool:
 
 def _named(drafts: Drafts, event: ExceptionSeen) -> list[Draft]:
     if event.rank is not None:
-        return drafts.of_rank(event.rank)
+        # DeepSpeed's launcher names its processes by local rank alone; on the first node the two are the same number.
+        local = [draft for draft in drafts.of_local_rank(event.rank) if draft.rank is None]
+        return drafts.of_rank(event.rank) or (local if len(local) == 1 else [])
     if event.line.writer is not None:
         return drafts.of_pid(event.line.writer)[:1]
     return []
