@@ -36,6 +36,7 @@ from ftforensics.parsers.launcher_other import (
     SubprocessReader,
 )
 from ftforensics.parsers.launcher_python import TracebackReader
+from ftforensics.parsers.launcher_secrets import without_secrets
 from ftforensics.parsers.launcher_stack import StackReader
 from ftforensics.parsers.launcher_torchrun import TorchrunReader
 from ftforensics.parsers.launcher_usage import UsageReader
@@ -172,7 +173,7 @@ class _Reading:
             path=path,
             launchers=self._launchers,
             lines=self._newlines + self._partial,
-            events=events,
+            events=[without_secrets(event) for event in events],
             cut=self._left_out > 0,
         )
 
