@@ -16,6 +16,7 @@ from itertools import pairwise
 import msgspec
 
 from ftforensics.diagnose.clocks import Clocks, clocks_of_run
+from ftforensics.model.basics import Gap
 from ftforensics.model.case import Case, CaseException, CaseRecord, CaseRing
 from ftforensics.model.crash import Job, Process, Time
 from ftforensics.model.diagnosis import Attempt as AttemptReport
@@ -106,6 +107,21 @@ def split(case: Case) -> list[Attempt]:
     if not groups:
         return _of_logs(case)
     return _of_groups(case, groups)
+
+
+def several_jobs(case: Case) -> Gap | None:
+    """Says so where two runs of one attempt, so of the same time, each saw an end of the same rank on one machine: no
+    job has a rank twice."""
+    saw: dict[tuple[object, ...], RunEvidence] = {}
+    for run in case.runs:
+        boot = run.started.boot_id if run.started is not None else None
+        ranks = {died.rank for died in run.died if died.rank is not None and died.comm != "pt_data_worker"}
+        for rank in sorted(ranks):
+            other = saw.setdefault((boot, rank), run)
+            if other is not run and other.path != run.path and boot is not None:
+                both = f"{other.path} and {run.path} each saw rank {rank} end"
+                return Gap("case", f"two jobs of the same time are in this input: {both}", "ftforensics analyze FOLDER")
+    return None
 
 
 # --- by what recorded itself ------------------------------------------------------------------------------------------

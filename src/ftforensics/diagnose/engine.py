@@ -9,7 +9,7 @@ import msgspec
 from ftforensics.causes.advice import on_cuda, package_of
 from ftforensics.causes.blame import blame
 from ftforensics.causes.ranks import ranks_text
-from ftforensics.diagnose.attempts import MOST_ATTEMPTS, in_one_line, split
+from ftforensics.diagnose.attempts import MOST_ATTEMPTS, in_one_line, several_jobs, split
 from ftforensics.diagnose.collectives import with_behind
 from ftforensics.diagnose.crash import prepare
 from ftforensics.diagnose.deaths import build_deaths
@@ -51,6 +51,8 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
 
 
 def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:
+    if (several := several_jobs(case)) is not None:
+        case = msgspec.structs.replace(case, gaps=[*case.gaps, several])
     crashes = [prepare(record, resolve) for record in case.records]
     deaths = with_behind(with_missing(build_deaths(case, crashes), case), case.launcher_logs)
     judge = Judge(resolve, case.changes, deaths=len(deaths))

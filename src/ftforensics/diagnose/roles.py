@@ -41,6 +41,7 @@ class Relations:
         for death in deaths:
             if not death.direct:
                 self._below.setdefault(death.run, []).append(death)
+        self._by_pid = {pid: death for death in deaths for pid in (death.pid, *death.host_pids) if pid is not None}
         self._strays = [death for death in deaths if death.worker and death.worker_of is None]
         self.command = next((death for death in deaths if death.direct), None)
 
@@ -67,6 +68,50 @@ class Relations:
         if not parent.worker:
             yield from (child for child in self._strays if child is not parent and may_be_near(child, parent))
 
+    def followed(self, parent: Death) -> Death | None:
+        """The child for whose sake this process ended with its status, if it did. Of several that fit the last one: a
+        script goes on after the others."""
+        fitting = (child for child in self.children(parent) if may_follow(parent, child))
+        return max(fitting, key=lambda child: (child.when.monotonic or 0.0, child.when.realtime or 0.0), default=None)
+
+    def was_ignored(self, child: Death) -> bool:
+        """Did its parent go on without it, and end later of itself or for another one's sake? Not so a launcher, which
+        answers for all its ranks."""
+        parent = self._by_pid.get(child.ppid) if child.ppid is not None else None
+        if parent is None or parent is child or not is_before(child.when, parent.when) or parent.code is None:
+            return False
+        if is_rank_of(child, parent) or not may_be_near(child, parent):
+            return False
+        if child.signal is not None and _apart(child, parent) <= NEAR:
+            return False  # whoever loses a child to a signal seldom goes on for long, whatever its status
+        return self.followed(parent) is not child
+
+
+def is_rank_of(child: Death, parent: Death) -> bool:
+    """Ranks hand their variables on: what a rank starts itself has its parent's number."""
+    return child.rank is not None and child.rank != parent.rank
+
+
+def may_follow(parent: Death, child: Death) -> bool:
+    """May this status be the parent's word about its child's end? Not where the parent has a failure of its own to tell,
+    nor where it went on and then left with a status that says nothing of the child's."""
+    if is_before(parent.when, child.when):
+        return False
+    own = own_exception(parent)
+    if own is not None and not own.peer_lost:
+        return False
+    if child.worker or child.worker_of == parent.pid or is_rank_of(child, parent):
+        return True
+    number = child.signal or 0
+    said = {1, child.code, 128 + number if number else None, 256 - number if number else None}
+    return parent.code in said and _apart(child, parent) <= NEAR
+
+
+def _apart(child: Death, parent: Death) -> float:
+    """Seconds from the child's end to the parent's; 0 where no clock tells."""
+    apart = seconds_between(child.when, parent.when)
+    return apart[0] if apart is not None else 0.0
+
 
 def consequence(death: Death, best: Finding | None, relations: Relations) -> Cite | None:
     """What says that this process ended because another one had; None: nothing does."""
@@ -83,8 +128,7 @@ def consequence(death: Death, best: Finding | None, relations: Relations) -> Cit
     if lost is not None:
         return lost
     if death.signal is None and death.code not in (None, 0):
-        child = next((child for child in relations.children(death) if not is_before(death.when, child.when)), None)
-        return _after_child(child)
+        return _after_child(relations.followed(death))
     if death.signal is None or death.signal == SIGKILL:
         return None
     # A shell or launcher that ends in its child's way: the child was first. Nobody ends itself by SIGKILL so.
@@ -101,7 +145,7 @@ def consequence(death: Death, best: Finding | None, relations: Relations) -> Cit
 
 
 def _failed_before(death: Death, best: Finding | None) -> bool:
-    """Of a process that its launcher names along with all others, the dead one too: does anything say that it was it?"""
+    """Of one that its launcher names along with all others, the dead one too: does anything say that it was it?"""
     own = own_exception(death)
     if own is not None and not own.peer_lost:
         return True
@@ -155,11 +199,14 @@ def with_roles(deaths: Sequence[Death]) -> list[Death]:
     ]
 
 
-def significance(death: Death, best: Finding | None, command: Death | None) -> int:
+def significance(death: Death, best: Finding | None, relations: Relations) -> int:
     """A job also starts greps that find nothing and helpers that it stops itself. MEMBER: a process that recorded,
     has a rank, is named by a launcher, or was taken by a memory killer; STRANGER: another one that a signal ended near
-    the job's end; COMMAND: the command itself with a status; BYSTANDER: the rest. command: the one that `run` was
-    given."""
+    the job's end; COMMAND: the command itself with a status; BYSTANDER: the rest, and whatever its parent went on
+    without."""
+    command = relations.command
+    if relations.was_ignored(death):
+        return BYSTANDER
     known = death.crash or death.ring or death.rank is not None or death.worker or death.first or death.ended_by
     if known or not death.watched or (death.direct and death.signal is not None):
         return MEMBER

@@ -210,3 +210,12 @@ def test_workers_that_come_and_go_make_no_attempts(worker: dict[str, int]) -> No
     rings = [ring(10, 10.0, 90.0, None)]
     rings += [ring(100 + number, 20.0 + number, 20.5 + number, None, **worker) for number in range(5)]
     assert len(split(Case(rings=rings))) == 1
+
+
+def test_two_jobs_at_the_same_time_are_named() -> None:
+    one = run(10.0, 50.0, died(11, 40.0, 0, None), path="a/evidence.jsonl")
+    two = run(10.5, 51.0, died(21, 41.0, 0, None), path="b/evidence.jsonl")
+    beside = run(10.5, 51.0, died(22, 41.0, 1, None), path="b/evidence.jsonl")
+    said = [gap.why for gap in diagnose(Case(runs=[one, two])).gaps]
+    assert any("a/evidence.jsonl and b/evidence.jsonl each saw rank 0 end" in why for why in said)
+    assert not any("two jobs" in gap.why for gap in diagnose(Case(runs=[one, beside])).gaps)

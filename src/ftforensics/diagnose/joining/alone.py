@@ -90,7 +90,7 @@ def _from_last_words(case: Case) -> list[Draft]:
     if len(case.launcher_logs) > 1:
         found = [(log, raised) for log, raised in found if raised[-1].rank is not None]
     drafts = []
-    for log, last, handed_on in (one for log, raised in found for one in _of_each_rank(log, raised)):
+    for log, last, handed_on in (one for output, raised in found for one in _of_each_rank(output, raised)):
         draft = Draft(code=status_of(last), exceptions=[*handed_on, last], rank=last.rank)
         draft.when = last.line.moment
         where = f"{log.path or 'log'}:{last.line.number}"
