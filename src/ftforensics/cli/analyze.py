@@ -91,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
 def _inputs(case: Case) -> list[str]:
     paths = [one.path for one in case.records] + [one.path for one in case.rings] + [one.path for one in case.runs]
     paths += [log.path for log in case.kernel_logs] + [log.path for log in case.launcher_logs]
+    paths += [one.path for one in case.exceptions]
     return [path for path in paths if path]
 
 

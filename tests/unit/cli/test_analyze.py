@@ -220,6 +220,22 @@ def test_output_never_replaces_the_record(run: Run, record: Path, example: bytes
     assert record.read_bytes() == example
 
 
+@pytest.mark.parametrize("name", ["node-7.exception.json", "error.json"])
+def test_output_never_replaces_an_exception_record_of_the_folder(run: Run, tmp_path: Path, name: str) -> None:
+    raised = tmp_path / name
+    raised.write_text(
+        '{"schema": "ftforensics.exception/1",\n"exceptions": [\n{"type": "ValueError", "message": "bad"}\n]\n}\n'
+        if name != "error.json"
+        else '{"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "", "timestamp": "1796000000"}}}'
+    )
+    before = raised.read_bytes()
+    for option in ("--output", "--html"):
+        shown = run("analyze", tmp_path, option, raised)
+        assert shown.status == 2
+        assert "the evidence itself" in shown.complaint
+    assert raised.read_bytes() == before
+
+
 def test_output_never_replaces_what_a_container_runtime_said(run: Run, tmp_path: Path) -> None:
     state = {"OOMKilled": True, "ExitCode": 137, "Running": False, "Status": "exited"}
     said = tmp_path / "inspect.json"
