@@ -38,7 +38,7 @@ def in_order(judged: Sequence[Judged]) -> Order:
         msgspec.structs.replace(
             one,
             consequence=consequence(one.death, one.weighed.best, relations),
-            significance=significance(one.death, one.weighed.best, relations.command),
+            significance=significance(one.death, one.weighed.best, relations),
         )
         for one in judged
     ]

@@ -93,8 +93,8 @@ def is_rank_of(child: Death, parent: Death) -> bool:
 
 
 def may_follow(parent: Death, child: Death) -> bool:
-    """May this status be the parent's word about its child's end? Not where the parent has a failure of its own to tell,
-    nor where it went on and then left with a status that says nothing of the child's."""
+    """May this status be the parent's word about its child's end? Not where the parent has a failure of its own to
+    tell, nor where it went on and then left with a status that says nothing of the child's."""
     if is_before(parent.when, child.when):
         return False
     own = own_exception(parent)
@@ -204,14 +204,13 @@ def significance(death: Death, best: Finding | None, relations: Relations) -> in
     has a rank, is named by a launcher, or was taken by a memory killer; STRANGER: another one that a signal ended near
     the job's end; COMMAND: the command itself with a status; BYSTANDER: the rest, and whatever its parent went on
     without."""
-    command = relations.command
-    if relations.was_ignored(death):
-        return BYSTANDER
     known = death.crash or death.ring or death.rank is not None or death.worker or death.first or death.ended_by
-    if known or not death.watched or (death.direct and death.signal is not None):
-        return MEMBER
     cause = find_cause(best.cause) if best is not None and best.confidence is not Confidence.POSSIBLE else None
     if cause is not None and cause.family == "memory":
+        return MEMBER
+    if relations.was_ignored(death):
+        return BYSTANDER
+    if known or not death.watched or (death.direct and death.signal is not None):
         return MEMBER
     if death.raised is not None and not death.direct:
         return STRANGER
@@ -219,6 +218,7 @@ def significance(death: Death, best: Finding | None, relations: Relations) -> in
         return COMMAND
     if death.signal in (None, SIGPIPE):
         return BYSTANDER
+    command = relations.command
     apart = seconds_between(death.when, command.when) if command is not None else None
     return STRANGER if apart is None or apart[0] <= NEAR else BYSTANDER
 

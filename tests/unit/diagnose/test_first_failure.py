@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from ftforensics.diagnose import diagnose
-from ftforensics.model.case import Case, CaseException
+from ftforensics.model.case import Case, CaseException, CaseRing
 from ftforensics.model.crash import Job, Process, Time
 from ftforensics.model.diagnosis import Diagnosis
 from ftforensics.model.exception import ExceptionRecord, Raised, RaisedFrame
 from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, SignalledBy, TextLine
-from ftforensics.model.ring import ClockPair
+from ftforensics.model.ring import ClockPair, Ring, RingEnd, RingProcess
 from ftforensics.model.run import Died, RunEvidence, Started
 
 BOOT = "11111111-0000-4000-8000-000000000000"
@@ -181,3 +182,58 @@ def test_a_peers_loss_that_was_wrapped_is_a_peers_loss() -> None:
     first = recorded(0, 9.9, wrapped, msgspec.structs.replace(LOST, link="cause"), peer_lost=True)
     second = recorded(1, 10.0, OWN, peer_lost=False)
     assert roles(diagnose(Case(exceptions=[first, second]))) == {1: "root", 0: "collateral"}
+
+
+def child(pid: int, parent: int, at: float, code: int | None = 1, signal: int | None = None, **more: Any) -> Died:
+    status = signal if signal is not None else (code or 0) << 8
+    ended = None if signal is not None else code
+    base = Died(at, pid, status, signal, ended, ppid=parent, start_ticks=pid, comm="python", nspid=[pid])
+    return msgspec.structs.replace(base, **more)
+
+
+def by_itself(pid: int, at: float) -> CaseException:
+    """It raised an exception of its own."""
+    record = ExceptionRecord(
+        time=Time(1_000_000.0 + at, at, at, boot_id=BOOT),
+        process=Process(pid=pid, ppid=1, start_ticks=pid),
+        job=Job(host="host-1"),
+        hook="sys.excepthook",
+        exceptions=[OWN],
+        peer_lost=False,
+    )
+    return CaseException(record, f"{pid}.exception.json")
+
+
+def recorded_by(one: Died) -> CaseRing:
+    """A Python, in which the recorder ran."""
+    process = RingProcess(one.pid, start_ticks=one.pid, ppid=one.ppid, boot_id=BOOT, host="host-1", comm="python")
+    end = RingEnd("exit", one.at, one.code) if one.code else RingEnd()
+    clocks = [ClockPair(1_000_000.0, 0.0, 0.0)]
+    return CaseRing(Ring(process, clocks, installed=1.0, last=one.at - 0.05, end=end), f"{one.pid}.ring")
+
+
+@pytest.mark.parametrize(
+    ("died", "root"),
+    [
+        # A script that looks at its child's status and goes with it, or with Python's for an exception about it.
+        ([child(20, 10, 5.0, 7), child(10, 1, 5.1, 7, direct=True)], 20),
+        ([child(20, 10, 5.0, 7), child(10, 1, 5.1, 1, direct=True)], 20),
+        ([child(20, 10, 5.0, signal=11), child(10, 1, 5.1, 139, direct=True)], 20),
+        # One that went on without it and left with a status of its own.
+        ([child(20, 10, 5.0, 1), child(10, 1, 6.0, 3, direct=True)], 10),
+        # Two commands of a script: it ended for the sake of the last one.
+        ([child(20, 10, 5.0, 1), child(21, 10, 6.0, 3), child(10, 1, 6.1, 3, direct=True)], 21),
+        # An hour later nobody's status 1 is about that child.
+        ([child(20, 10, 5.0, 1), child(10, 1, 3605.0, 1, direct=True)], 10),
+    ],
+    ids=["its status", "an exception's", "a shell's", "its own", "the last command's", "an hour later"],
+)
+def test_whose_status_it_was(died: list[Died], root: int) -> None:
+    diagnosis = diagnose(Case(runs=[run(BOOT, *died)], rings=[recorded_by(one) for one in died]))
+    assert [process.pid for process in diagnosis.processes if process.role == "root"] == [root]
+
+
+def test_an_exception_of_its_own_is_not_about_the_child_that_failed_before() -> None:
+    died = [child(20, 10, 5.0), child(10, 1, 5.2, direct=True)]
+    case = Case(runs=[run(BOOT, *died)], exceptions=[by_itself(20, 5.0), by_itself(10, 5.2)])
+    assert [process.pid for process in diagnose(case).processes if process.role == "root"] == [10]
