@@ -77,7 +77,7 @@ def listing(files: dict[str, str], width: int) -> str:
             lines += ["", new] if lines else [new]
             family = new
         first = docstring(path).strip().partition("\n\n")[0].replace("\n", " ")
-        begun, *more = textwrap.wrap(first, max(width - longest - 4, 30)) or [""]
+        begun, *more = textwrap.wrap(first, max(width - longest - 4, 30), break_on_hyphens=False) or [""]
         lines.append(f"  {cause:<{longest}}  {begun}".rstrip())
         lines += [f"  {'':<{longest}}  {line}" for line in more]
     return "\n".join([*lines, "", "ftforensics explain CAUSE tells more."]) + "\n"
