@@ -67,7 +67,7 @@ class AttemptReader:
         self._failed: dict[int, _Failed] = {}  # by the agent's pid
         self._waiting: list[_Failed] = []  # for the next line
         self._nodes: set[tuple[str, str]] = set()  # that DeepSpeed started since
-        self._pids: dict[tuple[str | None, int], int] = {}  # of the ranks in the last summary
+        self._pids: dict[int, int] = {}  # of the ranks in the last summary
         self._behind: TextLine | None = None  # the line behind that summary
         self._summary = 0  # line number up to which the summary may go on
         self._closed = 0  # line that closed a summary, until the next
@@ -110,15 +110,15 @@ class AttemptReader:
         self._ended = True
         if died.launcher != "torchrun" or died.rank is None or died.pid is None:
             return
-        key = (died.host, died.rank)
-        before = self._pids.get(key)
+        # A rank of the whole job: whichever node it is on, an attempt has one of it.
+        before = self._pids.get(died.rank)
         if before is not None and before != died.pid:
             if self._behind is not None and self._behind.number > self._begun:
                 yield self._began(self._behind, "torchrun", None)
             self._pids, self._behind = {}, None
             self._ended = True
         if len(self._pids) < _MOST:
-            self._pids[key] = died.pid
+            self._pids[died.rank] = died.pid
         self._summary = died.line.number + _LONGEST
 
     def end(self) -> Iterator[LauncherEvent]:
