@@ -65,9 +65,10 @@ class _Launch(msgspec.Struct, frozen=True):
     run: str | None = None
     restart: int | None = None
 
-    def counts_on(self, other: _Launch) -> bool:
-        """Is it the same launcher at another count?"""
-        return self != other and msgspec.structs.replace(other, restart=self.restart) == self
+    @property
+    def launcher(self) -> _Launch:
+        """The same at any count."""
+        return msgspec.structs.replace(self, restart=None)
 
 
 @dataclass
@@ -208,16 +209,18 @@ def _groups(lives: Sequence[_Life]) -> list[_Group]:
     """Oldest first. What has no time goes to the last one."""
     groups: list[_Group] = []
     counted: dict[_Launch, _Group] = {}
+    launched: dict[_Launch, list[_Group]] = {}  # by the launcher, whatever its count
     for life in sorted((one for one in lives if one.began is not None), key=lambda one: one.began or 0.0):
         key = life.launch if life.launch is not None and life.launch.restart is not None else None
         group = counted.get(key) if key is not None else None
         if group is None:
             group = groups[-1] if groups else None
-            if group is None or _is_next(life, group, key, counted):
+            if group is None or _is_next(life, group, launched.get(key.launcher, []) if key is not None else []):
                 group = _Group()
                 groups.append(group)
-        if key is not None:
-            counted.setdefault(key, group)
+        if key is not None and key not in counted:
+            counted[key] = group
+            launched.setdefault(key.launcher, []).append(group)
         group.add(life)
     timeless = [life for life in lives if life.began is None]
     if timeless and not groups:
@@ -227,15 +230,10 @@ def _groups(lives: Sequence[_Life]) -> list[_Group]:
     return groups
 
 
-def _is_next(
-    life: _Life,
-    group: _Group,
-    key: _Launch | None,
-    counted: dict[_Launch, _Group],
-) -> bool:
-    """Is it of the attempt after this group?"""
-    if key is not None and any(known is group and key.counts_on(one) for one, known in counted.items()):
-        return True  # the same launcher counts on
+def _is_next(life: _Life, group: _Group, counted: Sequence[_Group]) -> bool:
+    """Is it of the attempt after this group? counted: those that its launcher started at other counts."""
+    if any(known is group for known in counted):
+        return True
     assert life.began is not None
     return life.began > group.ended and life.place is not None and life.place in group.places
 

@@ -22,6 +22,7 @@ _NUMBER = struct.Struct("<Q")
 # How many slots are kept of each section, in the order of the table: job, process, threads, phase, note and step whole.
 _FIRST_OF_SAMPLES = 6
 _NEWEST = {6: 12, 7: 3, 8: 8, 9: 12}  # fast, slow, signals, marks
+_AT_ONCE = 16 << 10  # bytes: to read so much costs no more than to ask for one number
 _MOST_TEXT = 256 << 10  # bytes of the sections that are kept whole
 
 
@@ -104,9 +105,20 @@ def _last(read: Read, offset: int, slot: int, count: int) -> tuple[int, int] | N
         return (count - 1, last) if last and (last - 1) % count == count - 1 else (0, 0) if number(1) == 0 else None
     low, high = 0, count - 1
     newest = first
-    while low < high:
+    while (high - low + 1) * slot > _AT_ONCE and low < high:
         middle = (low + high + 1) // 2
         found = number(middle)
+        if found >= first:
+            low, newest = middle, found
+        else:
+            high = middle - 1
+    block = read(offset + low * slot, (high - low + 1) * slot)
+    if len(block) != (high - low + 1) * slot:
+        return None
+    base = low
+    while low < high:
+        middle = (low + high + 1) // 2
+        (found,) = _NUMBER.unpack_from(block, (middle - base) * slot)
         if found >= first:
             low, newest = middle, found
         else:
