@@ -163,6 +163,7 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
         from ftforensics.cli.inputs import gather
         from ftforensics.cli.output import OutputFailure, write_file
         from ftforensics.cli.progress import Progress
+        from ftforensics.diagnose.own_run import of_own_run
         from ftforensics.host.host import Host
         from ftforensics.report import html, json, one_line
     except ImportError as error:
@@ -174,7 +175,7 @@ def _judged(outcome: Outcome, quiet: bool, say: Say) -> dict[str, str]:
         return {}
     with Progress() as progress:
         case = gather([folder], pid=None, rank=None, progress=progress, deep=False)
-        case = completed(case, Host())
+        case = completed(of_own_run(case, os.path.join(folder, f"{outcome.prefix}evidence.jsonl")), Host())
         diagnosis = diagnose_case(case)
     records = records_in_order(case, diagnosis)
     report = os.path.join(folder, f"{outcome.prefix}report.json")
