@@ -307,6 +307,8 @@ def _without_named_values(text: str) -> str:
         if mark > at and follows and follows not in "-:=" and text[max(0, start - 2) : start] == "--":
             # A command line within a text: a shell's -c, what a launcher says that it starts.
             if is_secret_name(name):
+                if follows == "," and text[at] in _QUOTES:  # a list as Python prints it: ['--password', 'x']
+                    mark += 1
                 begin, stop = _value(text, mark, whole_line=False)
                 out.append(text[done:begin] + REDACTED)
                 done = at = stop

@@ -67,6 +67,8 @@ def test_issued_secrets_go_by_their_shape(kind: str, around: str) -> None:
         ("password = hunter2", "hunter2"),
         ("Password: hunter2", "hunter2"),
         ("sh -c 'python train.py --password hunter2 --lr 3'", "hunter2"),
+        ("['python', 'train.py', '--password', 'hunter2', '--lr', '3'] exits with return code = 1", "hunter2"),
+        ('["--hub_token","hunter2"]', "hunter2"),
         ('running: train --hub_token  "hunter2" now', "hunter2"),
         ("db_password=hunter2;x=1", "hunter2"),
         ('{"api_key": "hunter2", "lr": 0.1}', "hunter2"),
