@@ -457,7 +457,8 @@ def torchrun(tmp_path: Path, program: str, *before: str, **env: str) -> subproce
 def summary(stderr: str) -> str:
     """torchrun's own, without what differs from run to run."""
     text = stderr[stderr.index("train.py FAILED") :]
-    return re.sub(r"\d\d+", "N", text[: text.index("====", text.index("Root Cause"))])
+    # Its rules are as long as the longest line, which has pids in it.
+    return re.sub(r"-{5,}", "--", re.sub(r"\d\d+", "N", text[: text.index("====", text.index("Root Cause"))]))
 
 
 @needs_torch

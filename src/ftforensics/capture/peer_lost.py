@@ -36,11 +36,19 @@ _LOST = frozenset(
 _CHANNELS = ("/multiprocessing/", "/torch/distributed/", "/gloo/", "/joblib/", "/loky/")
 
 
+# torch's store and process groups raise it for whatever befalls a socket; an address that is taken is nobody's end.
+_NETWORK = "DistNetworkError"
+_OWN_ADDRESS = ("address already in use", "eaddrinuse", "failed to bind", "failed to listen", "permission denied")
+
+
 def says_peer_lost(kind: str, message: str, file: str | None) -> bool:
     """kind: the exception's type, dotted or not; file: of the frame that raised it."""
     name = kind.rpartition(".")[2]
     if name in _TYPES:
         return True
+    if name == _NETWORK:
+        lowered = message[:2000].lower()
+        return not any(words in lowered for words in _OWN_ADDRESS)
     if name in _LOST and file is not None and any(part in file for part in _CHANNELS):
         return True
     return _says(message[:2000])

@@ -107,7 +107,7 @@ def _from_record(record: ExceptionRecord, path: str | None) -> OwnException | No
     failure = _failure(chain)
     first = record.exceptions[0]
     judged = record.peer_lost if failure is first else None
-    peer_lost = judged if judged is not None else _is_lost(failure)
+    peer_lost = judged if judged is not None else _is_lost(failure) or _says_why(chain, failure)
     peer_lost = peer_lost or any(workers_of(one.message) for one in chain)
     where = path or "exception record"
     cites = [
@@ -208,6 +208,13 @@ def _is_about_a_child(raised: Raised) -> bool:
 
 def _innermost_file(raised: Raised) -> str | None:
     return raised.frames[-1].file if raised.frames else None
+
+
+def _says_why(chain: Sequence[Raised], failure: Raised) -> bool:
+    """Was an exception that exists to report another process's end raised from this failure on purpose? Then that is
+    what the failure was, in the words of who knows. What came up while the failure was handled says nothing of it."""
+    between = chain[1 : [one is failure for one in chain].index(True) + 1]
+    return all(one.link == "cause" for one in between) and any(_is_lost(one) for one in chain[: len(between)])
 
 
 def _is_lost(raised: Raised) -> bool:

@@ -237,3 +237,18 @@ def test_an_exception_of_its_own_is_not_about_the_child_that_failed_before() -> 
     died = [child(20, 10, 5.0), child(10, 1, 5.2, direct=True)]
     case = Case(runs=[run(BOOT, *died)], exceptions=[by_itself(20, 5.0), by_itself(10, 5.2)])
     assert [process.pid for process in diagnose(case).processes if process.role == "root"] == [10]
+
+
+def test_an_agent_that_lost_its_store_lost_a_peer() -> None:
+    """As torchrun's agent recorded it when the first node's had gone: only "Broken pipe" in the store's words."""
+    rendezvous = Raised(
+        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError",
+        "The connection to the C10d store has failed. See inner exception for details.",
+    )
+    store = Raised("torch.distributed.DistNetworkError", "Broken pipe", link="cause")
+    for chain in ([rendezvous, store], [rendezvous, msgspec.structs.replace(store, type="SomeSocketError")]):
+        diagnosis = diagnose(Case(exceptions=[recorded(0, 10.0, *chain, peer_lost=True)]))
+        assert roles(diagnosis) == {0: "collateral"} and diagnosis.verdict.cause == "peer-lost"
+    taken = Raised("torch.distributed.DistNetworkError", "The server socket has failed to listen: EADDRINUSE")
+    diagnosis = diagnose(Case(exceptions=[recorded(0, 10.0, taken, peer_lost=False)]))
+    assert roles(diagnosis) == {0: "root"} and diagnosis.verdict.kind == "python-exception"
