@@ -193,7 +193,8 @@ def _lost_in_log(group: list[ExceptionSeen]) -> bool:
 def _as_raised(seen: ExceptionSeen, after: ExceptionSeen | None = None) -> Raised:
     """after: the one that was raised from it."""
     known = seen.file is not None or seen.function is not None
-    frames = [RaisedFrame(seen.file, seen.file_line, seen.function)] if known else []
+    innermost = [RaisedFrame(seen.file, seen.file_line, seen.function)] if known else []
+    frames = seen.frames or innermost
     link = None if after is None else "context" if after.handling else "cause"
     return Raised(seen.type, seen.message, frames, link)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ftforensics.model.exception import RaisedFrame
 from ftforensics.model.moment import Moment
 
 
@@ -95,6 +96,7 @@ class ExceptionSeen(msgspec.Struct, frozen=True):
     of_worker: bool = False  # a DataLoader hands on what its worker raised, whose traceback follows
     handling: bool = False  # chained, and raised while the one before was handled
     peers: list[Peer] = []  # of a peer_lost one: whom it names
+    frames: list[RaisedFrame] = []  # outermost first; of more than 60 the 30 outermost and the 30 innermost
 
 
 class NativeText(msgspec.Struct, frozen=True):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from ftforensics.model.exception import RaisedFrame
 from ftforensics.model.launcher import ExceptionSeen, LauncherEvent
 from ftforensics.parsers.launcher_dataloader import workers_of
 from ftforensics.parsers.launcher_line import JobLine
@@ -34,6 +35,7 @@ _CHAINED = ("The above exception was the direct cause", "During handling of the 
 _IGNORED = "Exception ignored in"
 _ANNOUNCING = frozenset({" ", "T", "D", "E"})
 _MESSAGE = 2000
+_FRAMES = 30  # kept at either end of a traceback
 # Of a main program that does not compile Python prints no heading.
 _HEADLESS = '  File "'
 _HEADLESS_FRAME = re.compile(r'^  File "(.{1,2000})", line (\d{1,9})$')
@@ -74,6 +76,7 @@ class _Traceback:
     file: str | None = None
     file_line: int | None = None
     function: str | None = None
+    frames: list[RaisedFrame] = field(default_factory=list)
     body: bool = False  # any line of it was seen
     direct: bool = False  # the line before was its own
     foreign: int = 0
@@ -201,6 +204,9 @@ class TracebackReader:
             if frame:
                 traceback.file, traceback.file_line = frame[1], int(frame[2])
                 traceback.function = frame[3]
+                traceback.frames.append(RaisedFrame(frame[1], int(frame[2]), frame[3]))
+                if len(traceback.frames) > 2 * _FRAMES:
+                    del traceback.frames[_FRAMES]
             return
         last = _LAST.match(text.rstrip())
         if traceback.headless and (last is None or last[1] not in _NO_SYNTAX):
@@ -264,6 +270,7 @@ class TracebackReader:
             ignored=traceback.ignored,
             handling=traceback.handling,
             of_worker=_OF_WORKER.match(message) is not None,
+            frames=traceback.frames,
         )
         how = _goes_on(event, line.text.rstrip(), traceback.boxed)
         if how is None:

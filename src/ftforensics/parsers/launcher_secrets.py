@@ -11,7 +11,8 @@ from functools import lru_cache
 import msgspec
 
 from ftforensics.capture.redact import redact
-from ftforensics.model.launcher import LauncherEvent
+from ftforensics.model.exception import RaisedFrame
+from ftforensics.model.launcher import ExceptionSeen, LauncherEvent
 
 # A secret may stand in them; the other texts are words of a fixed list, or what processes are known by.
 _FIELDS = ("command", "file", "message", "program")
@@ -29,4 +30,10 @@ def without_secrets(event: LauncherEvent) -> LauncherEvent:
         value = getattr(event, name, None)
         if value and (shown := _redacted(value)) != value:
             changed[name] = shown
+    if isinstance(event, ExceptionSeen) and any(_is_secret(frame) for frame in event.frames):
+        changed["frames"] = [msgspec.structs.replace(one, file=_redacted(one.file or "")) for one in event.frames]
     return msgspec.structs.replace(event, **changed) if changed else event
+
+
+def _is_secret(frame: RaisedFrame) -> bool:
+    return frame.file is not None and _redacted(frame.file) != frame.file

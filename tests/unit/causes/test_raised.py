@@ -158,3 +158,16 @@ def test_a_sentence_stays_on_one_line() -> None:
     assert text.startswith("Error: a: bccc") and len(text) < 330 and "\n" not in text
     assert said(Raised("x.Error", "\n first\nsecond")) == "Error: first"
     assert said(Raised("x.Error")) == "Error"
+
+
+def test_the_place_of_a_logged_exception_is_the_programs_own_line() -> None:
+    seen = ExceptionSeen(
+        TextLine("RuntimeError: no", 9),
+        "RuntimeError",
+        "no",
+        file=TORCH.file,
+        file_line=TORCH.line,
+        frames=[TRAIN, TORCH],
+    )
+    own = own_exception(logged(seen))
+    assert own is not None and own.place == TRAIN and own.raised.frames == [TRAIN, TORCH]

@@ -64,6 +64,14 @@ def test_innermost_frame() -> None:
     assert (event.function, event.type) == ("loads", "TypeError")
 
 
+def test_the_frames_of_a_traceback_are_kept_at_both_ends() -> None:
+    frames = "".join(f'  File "/job/f{number}.py", line {number}, in f\n' for number in range(1, 101))
+    (event,) = events(f"Traceback (most recent call last):\n{frames}ValueError: no\n")
+    assert isinstance(event, ExceptionSeen)
+    assert [frame.line for frame in event.frames] == [*range(1, 31), *range(71, 101)]
+    assert (event.file, event.file_line) == ("/job/f100.py", 100)
+
+
 def traceback(label: str, kind: str, line: int) -> list[str]:
     return [
         f"{label}Traceback (most recent call last):",
