@@ -11,17 +11,19 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+STATE = tempfile.mkdtemp(prefix="refresh-readme-")  # no ledger of what else has run on this machine
 
 
 def printed(*command: str) -> str:
     made = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": "src"},
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": "src", "XDG_STATE_HOME": STATE},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
