@@ -7,17 +7,25 @@ from collections.abc import Sequence
 import msgspec
 
 from ftforensics.causes.blame import is_library_code
-from ftforensics.causes.ending import line_cite, signal_of
+from ftforensics.causes.ending import FAULTS, line_cite, seconds_before_end, signal_of
 from ftforensics.causes.kept import kept
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.exception import ExceptionRecord, Raised, RaisedFrame
 from ftforensics.model.launcher import ExceptionSeen
+from ftforensics.model.moment import Moment
 from ftforensics.parsers.launcher_dataloader import workers_of
 from ftforensics.parsers.peer_lost import says_peer_lost
 from ftforensics.parsers.quoted_traceback import is_of_data_worker, is_only_a_quotation, quoted_traceback
 
 _THREAD = "threading.excepthook"
+# What the process's main thread was seen with when it ended. torchrun's own file names a rank, not a process.
+OWN_HOOKS = ("sys.excepthook", "torchrun record", "multiprocessing")
+WENT_ON = 120.0  # seconds; a process that goes down is gone by then, unless it hangs at its end
+_LAUNCHERS_SEND = (1, 2, 3, 9, 15)
+_GOING_DOWN = ("exiting", "finalized")  # of a crash record's process.python
+# What a process raises that was asked to end; torchrun's agent has the last one.
+_ASKED = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "SignalException"})
 # A launcher's exception about the process that it started says nothing of its own end.
 _ABOUT_A_CHILD = frozenset({"ChildFailedError", "ProcessRaisedException", "ProcessExitedException"})
 _LAUNCHERS = ("/torch/distributed/", "/accelerate/commands/", "/deepspeed/launcher/", "/torch/multiprocessing/")
@@ -67,16 +75,72 @@ def short_type(raised: Raised) -> str:
 @kept
 def own_exception(death: Death) -> OwnException | None:
     """The exception with which this process ended: not caught, not only reported (a destructor's), not a launcher's
-    about another process. None where a signal or a crash ended it: what was raised before that is context.
+    about another process. Where a signal or a crash ended it, what was raised before that is context, unless the main
+    program was over with it (`left_by`).
 
     The exit status is the caller's to weigh: Python ends with 1 after one that nobody caught, and a traceback before
     another status may be of one that somebody caught and logged.
     """
-    if death.alive or death.crash is not None or signal_of(death) is not None:
+    if death.alive:
         return None
+    if death.crash is not None or signal_of(death) is not None:
+        return left_by(death)
     if death.code == 0 and death.signal is None:
         return None
     return raised_before_the_end(death)
+
+
+@kept
+def left_by(death: Death) -> OwnException | None:
+    """The exception with which the main program was over when a signal ended the process. Until a process is gone it
+    waits for its threads, for as long as they like, and is taken down; then its launcher may have stopped it because
+    the others miss it, or it may crash on the way. None where it may have raised because it was asked to end."""
+    number = signal_of(death)
+    if number is None or death.alive or death.oom:
+        return None
+    own = raised_before_the_end(death)
+    if own is None or own.thread is not None or own.name in _ASKED:
+        return None
+    if number in FAULTS:
+        return own if _is_going_down(death, own) and _nobody_caught(death, own) else None
+    roles = [one.sender_role for one in death.sent] + [one.sender_role for one in death.signals]
+    by_launcher = bool(death.ended_by) or "launcher" in roles
+    if number not in _LAUNCHERS_SEND or not by_launcher or not _nobody_caught(death, own):
+        return None
+    return own if _was_raised_before_it_was_asked(death, own) else None
+
+
+def _is_going_down(death: Death, own: OwnException) -> bool:
+    """By the crash's record, else by the time: a program may call the hook to print something, and go on."""
+    if death.crash is not None:
+        process = death.crash.record.process
+        return process is not None and process.python in _GOING_DOWN
+    time = death.raised.time if own.recorded and death.raised is not None else None
+    if not own.recorded:
+        return True
+    moment = Moment(time.realtime, time.monotonic, 0.0, time.boot_id) if time is not None else Moment()
+    before = seconds_before_end(death, moment)
+    return before is not None and 0 <= before <= WENT_ON
+
+
+def _nobody_caught(death: Death, own: OwnException) -> bool:
+    if own.recorded:
+        return own.hook in OWN_HOOKS
+    return any(one.uncaught and line_cite(one.line) == own.cites[-1] for one in death.exceptions)
+
+
+def _was_raised_before_it_was_asked(death: Death, own: OwnException) -> bool:
+    """By the clock, else by the order in a log that has both; where neither tells, it was not."""
+    time = death.raised.time if own.recorded and death.raised is not None else None
+    asked = [one.sent.at for one in death.sent if not one.by_kernel and one.sent.signal in _LAUNCHERS_SEND]
+    asked += [one.signal.at for one in death.signals if one.signal.number in _LAUNCHERS_SEND]
+    if time is not None and time.monotonic is not None and asked:
+        return time.monotonic < min(asked)
+    raised = [one.line for one in death.exceptions if not one.ignored]
+    told = [said for said in death.ended_by if said.number is not None]
+    if not raised or not told or len(told) < len(death.ended_by):
+        return False
+    return all(said.path == raised[-1].path and raised[-1].number < (said.number or 0) for said in told)
 
 
 def raised_before_the_end(death: Death) -> OwnException | None:

@@ -10,7 +10,16 @@ import msgspec
 from ftforensics.causes.blame import is_library_code
 from ftforensics.causes.ending import asked_to_end, rank_of, seconds_before_end, weaker
 from ftforensics.causes.kept import kept
-from ftforensics.causes.raised import OwnException, own_exception, place_text, said, short_type
+from ftforensics.causes.raised import (
+    OWN_HOOKS,
+    WENT_ON,
+    OwnException,
+    left_by,
+    own_exception,
+    place_text,
+    said,
+    short_type,
+)
 from ftforensics.causes.sizes import time_text
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.death import Death
@@ -21,10 +30,7 @@ from ftforensics.parsers.exception_subject import About, Subject, subject_of
 
 REFINED = "python-exception"
 _STATUS = 1  # of a Python that ends by an exception (Doc/library/sys.rst, sys.excepthook)
-# What the process's main thread was seen with when it ended. torchrun's own file names a rank, not a process.
-_OWN_HOOKS = ("sys.excepthook", "torchrun record", "multiprocessing")
 _SEEN_FROM_OUTSIDE = ("launcher", "run")  # whose word on the status counts; the record's own is no second witness
-_WENT_ON = 120.0  # seconds; a process that goes down is gone by then, unless it hangs at its end
 
 
 class Uncaught(msgspec.Struct, frozen=True):
@@ -61,6 +67,8 @@ def _weigh(death: Death, own: OwnException) -> tuple[Confidence, list[Cite], lis
     if own.thread is not None:
         against.append(Cite("exception", own.cites[0].locator, f"it ended thread {own.thread}: others go on"))
         confidence = Confidence.POSSIBLE
+    elif left_by(death) is not None:
+        return confidence, against, unknown  # its main program was over: what came then is no other reason
     elif death.code is None:
         why = "the exit status: somebody may have caught the exception"
         unknown.append(Gap("launcher", why, "ftforensics run -- COMMAND..."))
@@ -70,7 +78,7 @@ def _weigh(death: Death, own: OwnException) -> tuple[Confidence, list[Cite], lis
         text = f"the status is {death.code}, and Python's after an exception that nobody caught is {_STATUS}"
         against.append(Cite(told.source, told.locator, text))
         confidence = Confidence.LIKELY if own.recorded else Confidence.POSSIBLE
-    elif own.recorded and own.hook in _OWN_HOOKS and _is_seen_from_outside(death):
+    elif own.recorded and own.hook in OWN_HOOKS and _is_seen_from_outside(death):
         confidence = Confidence.PROVEN
     late = _went_on(death, own)
     if late is not None:
@@ -93,7 +101,7 @@ def _is_seen_from_outside(death: Death) -> bool:
 def _went_on(death: Death, own: OwnException) -> Cite | None:
     """Did the process live on for long after that?"""
     before = seconds_before_end(death, _moment(death, own))
-    if before is None or before <= _WENT_ON:
+    if before is None or before <= WENT_ON:
         return None
     return Cite(own.cites[-1].source, own.cites[-1].locator, f"it went on for {time_text(before)} after that")
 

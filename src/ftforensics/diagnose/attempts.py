@@ -81,6 +81,7 @@ class _Life:
     ended: float | None
     place: _Place | None  # no two of one attempt have the same one
     launch: _Launch | None = None
+    process: tuple[str | None, int, int] | None = None  # boot, pid and start: it has no more than one life
 
 
 @dataclass
@@ -88,12 +89,15 @@ class _Group:
     lives: list[_Life] = field(default_factory=list)
     ended: float = float("-inf")
     places: set[_Place] = field(default_factory=set)
+    processes: set[tuple[str | None, int, int]] = field(default_factory=set)
 
     def add(self, life: _Life) -> None:
         self.lives.append(life)
         self.ended = max(self.ended, *(time for time in (life.began, life.ended) if time is not None), float("-inf"))
         if life.place is not None:
             self.places.add(life.place)
+        if life.process is not None:
+            self.processes.add(life.process)
 
 
 def split(case: Case) -> list[Attempt]:
@@ -145,7 +149,8 @@ def _lives(case: Case) -> Iterable[_Life]:
         place = None if child else _Place(process.host, process.rank)
         launch = _Launch(process.host, process.boot_id, process.ppid, restart=process.attempt)
         ranked = launch if process.rank is not None else None
-        yield _Life(ring, ring.path, min(known, default=None), max(known, default=None), place, ranked)
+        same = (process.boot_id, process.pid, process.start_ticks) if process.start_ticks is not None else None
+        yield _Life(ring, ring.path, min(known, default=None), max(known, default=None), place, ranked, same)
     for run in case.runs:
         yield from _of_run(run)
 
@@ -165,7 +170,9 @@ def _life(
     restart = next((int(one.value) for one in variables if _counts(one.name) and one.value.isdecimal()), None)
     ppid, boot = process.ppid if process else None, time.boot_id if time else None
     launch = _Launch(host, boot, ppid, restart=restart) if rank is not None else None
-    return _Life(item, path, began, ended, place, launch)
+    known = process is not None and process.pid is not None and process.start_ticks is not None
+    same = (boot, process.pid, process.start_ticks) if process is not None and known else None
+    return _Life(item, path, began, ended, place, launch, same)  # type: ignore[arg-type]
 
 
 def _counts(name: str) -> bool:
@@ -234,6 +241,8 @@ def _is_next(life: _Life, group: _Group, counted: Sequence[_Group]) -> bool:
     """Is it of the attempt after this group? counted: those that its launcher started at other counts."""
     if any(known is group for known in counted):
         return True
+    if life.process in group.processes:
+        return False
     assert life.began is not None
     return life.began > group.ended and life.place is not None and life.place in group.places
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ftforensics.causes.raised import left_by
 from ftforensics.causes.registry import Cause, causes, find_cause
 from ftforensics.diagnose.change_fit import strengthened
 from ftforensics.diagnose.contradictions import contradictions
@@ -17,6 +18,8 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, SignalOwners
 from ftforensics.model.ledger import Changes
+
+_SECOND = ("ended", "memory", "native")  # families whose causes may befall what is ending already
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -79,6 +82,7 @@ class Judge:
                 findings += [(cause, _doubted(finding, doubts)) for finding in cause.check(crash)]
             if cause.check_death is not None:
                 findings += [(cause, finding) for finding in cause.check_death(death)]
+        findings = _after_its_exception(death, findings)
         findings = [(cause, strengthened(cause, found, self._changes)) for cause, found in _strongest_each(findings)]
         return Judged(death, weigh(death, findings), self._owners(death))
 
@@ -95,6 +99,20 @@ def _strongest_each(findings: list[tuple[Cause, Finding]]) -> list[tuple[Cause, 
         if earlier is None or order.index(finding.confidence) < order.index(earlier[1].confidence):
             kept[cause.id] = (cause, finding)
     return list(kept.values())
+
+
+def _after_its_exception(death: Death, findings: list[tuple[Cause, Finding]]) -> list[tuple[Cause, Finding]]:
+    """Who stopped it or what crashed in it when an exception had ended its main program came second."""
+    own = left_by(death)
+    if own is None or own.peer_lost:
+        return findings
+    against = [Cite(one.source, one.locator, f"before that nobody caught {one.text}"[:300]) for one in own.cites[:1]]
+    return [
+        (cause, msgspec.structs.replace(found, confidence=Confidence.POSSIBLE, against=[*found.against, *against]))
+        if cause.family in _SECOND and found.confidence in (Confidence.PROVEN, Confidence.LIKELY)
+        else (cause, found)
+        for cause, found in findings
+    ]
 
 
 def _doubted(finding: Finding, doubts: Sequence[Cite]) -> Finding:

@@ -12,6 +12,7 @@ import re
 
 import msgspec
 
+from ftforensics.causes.raised import left_by
 from ftforensics.diagnose.contradictions import contradictions
 from ftforensics.diagnose.stacks import choose_walk
 from ftforensics.model.case import Crash
@@ -35,6 +36,9 @@ _ENCODER = msgspec.json.Encoder(enc_hook=str)
 def shape_of(death: Death, *, many: bool) -> Shape | None:
     """What the causes can tell such deaths apart by; None for a death that is judged by itself. many: of MANY."""
     if death.oom or death.faults or death.kernel or death.notices or death.counters:
+        return None
+    before = left_by(death)
+    if before is not None and not before.peer_lost:
         return None
     if death.xids or death.driver_notes or death.rebooted is not None:
         return None

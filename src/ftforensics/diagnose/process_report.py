@@ -48,7 +48,7 @@ def report_of(judged: Judged, role: str, rings: Sequence[Ring], detailed: bool =
 def _raised(death: Death, detailed: bool) -> list[Raised]:
     """The exception that ended it and what that came from; of one among thousands only its name."""
     own = own_exception(death)
-    if own is None or (death.signal is not None and not own.recorded):
+    if own is None:
         return []
     if detailed:
         return [own.raised, *own.origin]

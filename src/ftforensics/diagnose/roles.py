@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ftforensics.causes.ending import line_cite
-from ftforensics.causes.raised import own_exception
+from ftforensics.causes.raised import left_by, own_exception
 from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.diagnose.clocks import is_before, seconds_between
 from ftforensics.diagnose.joining.family import may_be_near
@@ -115,6 +115,9 @@ def _apart(child: Death, parent: Death) -> float:
 
 def consequence(death: Death, best: Finding | None, relations: Relations) -> Cite | None:
     """What says that this process ended because another one had; None: nothing does."""
+    before = left_by(death)
+    if before is not None:
+        return before.cites[0] if before.peer_lost and before.cites else None
     if best is not None and best.cause == "launcher-teardown" and best.confidence is not Confidence.POSSIBLE:
         return _first(best.supports) if relations.others(death) else None
     if death.ended_by and death.signal in (None, SIGTERM, SIGKILL):

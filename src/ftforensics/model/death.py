@@ -141,6 +141,8 @@ class Outside(msgspec.Struct, frozen=True):
     by: str  # "torchrun", "deepspeed", "lightning", "run", "slurm"
     signal: int | None = None
     everybody: bool = False  # it says so of every process of the job, of one that had died before too (DeepSpeed)
+    number: int | None = None  # of the line in the log of path `path`
+    path: str | None = None
 
 
 class Behind(msgspec.Struct, frozen=True):

@@ -97,6 +97,7 @@ class ExceptionSeen(msgspec.Struct, frozen=True):
     handling: bool = False  # chained, and raised while the one before was handled
     peers: list[Peer] = []  # of a peer_lost one: whom it names
     frames: list[RaisedFrame] = []  # outermost first; of more than 60 the 30 outermost and the 30 innermost
+    uncaught: bool = False  # torch's sys.excepthook printed it: the main program was over
 
 
 class NativeText(msgspec.Struct, frozen=True):

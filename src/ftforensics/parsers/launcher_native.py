@@ -14,7 +14,7 @@ _MESSAGE = 2000
 _FATAL = re.compile(r"Fatal Python error: (.{1,300})$")
 _CXX = re.compile(
     r"terminate called (?:after throwing an instance of '(?P<type>.{1,500})'"
-    r"|(?P<bare>without an active exception|recursively))"
+    r"|(?:without an active exception|recursively))"
 )
 _LIBCXX = re.compile(
     r"libc\+\+abi: terminating (?:with|due to) uncaught (?:foreign )?exception"
@@ -90,7 +90,7 @@ class NativeReader:
             if cxx["type"]:
                 self._thrown[line.label] = _Thrown(line.cited(), cxx["type"], line.rank)
             else:
-                yield NativeText(line.cited(), "cxx-exception", None, cxx["bare"], line.rank)
+                yield NativeText(line.cited(), "cxx-exception", None, None, line.rank)
             return
         libcxx = _LIBCXX.search(text)
         if libcxx:

@@ -62,6 +62,8 @@ _MOST_ODD = 16
 _LONGEST_TRACEBACK = 20_000
 _SUMMARY_WITHIN = 400  # lines from an entry's rank to the tracebacks in it
 
+# torch.distributed.distributed_c10d, _distributed_excepthook: before each line, of what nobody caught.
+_TORCHS_HOOK = re.compile(r"\[rank\d{1,7}\]: ?$")
 _SUMMARY_RANK = re.compile(r"^.{0,60}?  rank *: (\d{1,7}) \(local_rank: ")
 
 # torch/_utils.py, ExceptionWrapper.reraise
@@ -271,6 +273,7 @@ class TracebackReader:
             handling=traceback.handling,
             of_worker=_OF_WORKER.match(message) is not None,
             frames=traceback.frames,
+            uncaught=_TORCHS_HOOK.search(traceback.label) is not None,
         )
         how = _goes_on(event, line.text.rstrip(), traceback.boxed)
         if how is None:

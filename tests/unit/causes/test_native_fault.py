@@ -153,3 +153,10 @@ def test_a_failed_assertion_in_the_log_is_quoted(ask_death: AskDeath) -> None:
 )
 def test_near_miss_of_a_death_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None:
     assert ask_death("native-fault", death) == []
+
+
+def test_the_end_by_the_cxx_runtime_is_quoted(ask_death: AskDeath) -> None:
+    (finding,) = ask_death("native-fault", ended(6).text("cxx-exception", None, None))
+    assert finding.summary == (
+        "SIGABRT: the C++ runtime ended the program (std::terminate), and no exception is named."
+    )

@@ -94,6 +94,12 @@ def test_near_miss_of_a_death_stays_quiet(ask_death: AskDeath, death: DeathBuild
     assert ask_death("uncaught-cxx-exception", death) == []
 
 
+def test_a_bare_terminate_behind_it_takes_nothing_away(ask_death: AskDeath) -> None:
+    death = ended(6).text("cxx-exception", "boom from C++", "std::runtime_error").text("cxx-exception", None, None)
+    (finding,) = ask_death("uncaught-cxx-exception", death)
+    assert "boom from C++" in finding.summary
+
+
 def test_where_there_is_a_record_it_speaks(ask_death: AskDeath) -> None:
     death = ended(6, crash=Crash(CrashRecord())).text("cxx-exception", "boom from C++", "std::runtime_error")
     assert ask_death("uncaught-cxx-exception", death) == []

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from ftforensics.causes.advice import advice
 from ftforensics.causes.blame import blame_text
-from ftforensics.causes.ending import FAULT_NAMES, FAULTS, line_cite, signal_of
+from ftforensics.causes.ending import FAULT_NAMES, FAULTS, abort_texts, line_cite, signal_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import places
 from ftforensics.model.case import Crash
@@ -162,6 +162,10 @@ def check_death(death: Death) -> Iterator[Finding]:
     said = _said_outside(death)
     if said is None and texts and texts[-1].kind == "assertion" and texts[-1].message:
         said = " ".join(texts[-1].message.split())[:300].rstrip(".")
+    ended = [one for one in abort_texts(death, "cxx-exception") if not one.type and not one.message]
+    if said is None and ended:
+        texts.append(ended[-1])
+        said = "the C++ runtime ended the program (std::terminate), and no exception is named"
     where = f"{signal_name(number)}{_library(fault)}"
     speechless = left_no_record(death)
     if speechless:

@@ -102,13 +102,11 @@ def _by_whom(crash: Crash) -> str:
 
 
 def check_death(death: Death) -> Iterator[Finding]:
-    texts = abort_texts(death, "cxx-exception")
+    # "terminate called without an active exception" names neither type nor text, and is none.
+    texts = [one for one in abort_texts(death, "cxx-exception") if one.type or one.message]
     if not texts:
         return
     thrown = texts[-1]
-    # "terminate called without an active exception" names neither type nor text, and is none.
-    if not thrown.type and not thrown.message:
-        return
     said = ": ".join(part for part in (thrown.type, thrown.message) if part)
     yield Finding(
         cause="uncaught-cxx-exception",

@@ -118,7 +118,15 @@ class _Log:
         draft.told_by.add(self._name)
         if draft.signal is not None and event.signal is not None and draft.signal != event.signal:
             return  # it had died of something else when the launcher got to it
-        draft.ended_by.append(Outside(line_cite(self._path, event.line), event.launcher, event.signal, event.also_dead))
+        said = Outside(
+            line_cite(self._path, event.line),
+            event.launcher,
+            event.signal,
+            event.also_dead,
+            event.line.number,
+            event.line.path,
+        )
+        draft.ended_by.append(said)
 
     def _nearest(self, fitting: Iterable[Draft], event: ProcessDied | SignalledBy, rank: int | None) -> Draft | None:
         """Of the processes that a line may be about the one that this log named before; else one that no log named;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ftforensics.diagnose.clocks import Clocks
+from ftforensics.diagnose.clocks import Clocks, is_before
 from ftforensics.diagnose.joining.draft import Draft, Drafts
 from ftforensics.diagnose.matching import comm_of_program, other_machine
 from ftforensics.model.basics import Cite
@@ -210,7 +210,8 @@ def _conclude(draft: Draft, record: ExceptionRecord, path: str | None) -> None:
     time = record.time
     accuracy = 1.0 if record.hook == TORCHRUN_FILE else 0.0  # torch writes whole seconds
     moment = Moment(time.realtime, time.monotonic, accuracy, time.boot_id) if time is not None else Moment()
-    if draft.crash is None:  # what it did after a signal had come is no end of its own
+    # What it did after a signal had come is no end of its own.
+    if draft.crash is None or is_before(moment, draft.failed):
         draft.failed = moment
         if draft.untimed:
             draft.when = moment
