@@ -14,6 +14,7 @@ from ftforensics.model.death import Death
 from ftforensics.model.exception import ExceptionRecord, Raised, RaisedFrame
 from ftforensics.model.launcher import ExceptionSeen
 from ftforensics.model.moment import Moment
+from ftforensics.parsers.exception_subject import About, subject_of
 from ftforensics.parsers.launcher_dataloader import workers_of
 from ftforensics.parsers.peer_lost import says_peer_lost
 from ftforensics.parsers.quoted_traceback import is_of_data_worker, is_only_a_quotation, quoted_traceback
@@ -88,6 +89,18 @@ def own_exception(death: Death) -> OwnException | None:
     if death.code == 0 and death.signal is None:
         return None
     return raised_before_the_end(death)
+
+
+def signal_answered(death: Death) -> tuple[int, list[Cite]] | None:
+    """(the signal, who says so) that made the process end itself with a status: what it raised last is what Python or
+    a launcher makes of a signal."""
+    if death.alive or death.crash is not None or death.signal is not None or death.code in (None, 0):
+        return None
+    own = raised_before_the_end(death)
+    subject = subject_of(own.raised) if own is not None and own.thread is None else None
+    if own is None or subject is None or subject.about is not About.SIGNAL or subject.what is None:
+        return None
+    return int(subject.what), own.cites[-1:]
 
 
 @kept

@@ -45,8 +45,8 @@ class About(str, Enum):
 class Subject(msgspec.Struct, frozen=True):
     """by_type: the exception's type alone says so (or an OSError's number); else its words do, and who raised it
     matters. errno: of an OSError; path: the file it names; what: what the text names (a CUDA error, NCCL's result, a
-    module, two devices, an argument parser's complaint); tried, reserved: bytes that could not be had, and that torch's
-    allocator held unused; old: an import of a name that the installed version does not have."""
+    module, two devices, an argument parser's complaint, a signal's number); tried, reserved: bytes that could not be
+    had, and that torch's allocator held unused; old: an import of a name that the installed version does not have."""
 
     about: About
     by_type: bool = False
@@ -348,11 +348,17 @@ def _numbers(one: _Said) -> Subject | None:
 
 
 # torch/distributed/elastic/multiprocessing/api.py; lightning/pytorch/utilities/exceptions.py
-_OF_SIGNALS = frozenset({"SignalException", "SIGTERMException", "KeyboardInterrupt"})
+_ALWAYS = {"SIGTERMException": "15", "KeyboardInterrupt": "2"}
+_OF_SIGNALS = frozenset({"SignalException", *_ALWAYS})
+_GOT_SIGNAL = re.compile(r"got signal: (\d{1,3})$")
 
 
 def _signals(one: _Said) -> Subject | None:
-    return Subject(About.SIGNAL, True) if one.name in _OF_SIGNALS else None
+    if one.name not in _OF_SIGNALS:
+        return None
+    said = _GOT_SIGNAL.search(one.message)
+    number = _ALWAYS.get(one.name) or (said[1] if said else None)
+    return Subject(About.SIGNAL, True, what=number)
 
 
 def _arguments(one: _Said) -> Subject | None:

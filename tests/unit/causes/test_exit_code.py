@@ -68,3 +68,8 @@ def test_the_process_own_record_is_quoted(ask_death: AskDeath) -> None:
 def test_a_launchers_exception_is_not_quoted_as_its_own(ask_death: AskDeath) -> None:
     (finding,) = ask_death(ID, ended(code=1).exception("x.ChildFailedError", "train.py FAILED"))
     assert finding.summary == "The process ended itself with exit status 1."
+
+
+def test_an_answer_to_a_signal_is_not_the_reason(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, ended(code=1).raised("x.SignalException", "Process 4 got signal: 15"))
+    assert finding.confidence is Confidence.POSSIBLE

@@ -61,3 +61,11 @@ def test_fires_for_the_process_own_record_of_it(ask_death: AskDeath) -> None:
     assert finding.confidence is Confidence.LIKELY
     assert any(cite.source == "exception" for cite in finding.supports)
     assert ask_death(ID, ended(code=1).raised("ValueError", "x")) == []
+
+
+@pytest.mark.parametrize(("said", "causes"), [("got signal: 2", 1), ("got signal: 15", 0), ("got signal: 2 bytes", 0)])
+def test_what_torchrun_makes_of_it(ask_death: AskDeath, said: str, causes: int) -> None:
+    agent = ended(code=1).raised(
+        "torch.distributed.elastic.multiprocessing.api.SignalException", f"Process 4 {said}", hook="torchrun record"
+    )
+    assert [finding.confidence for finding in ask_death(ID, agent)] == [Confidence.LIKELY] * causes

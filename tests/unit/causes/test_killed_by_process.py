@@ -129,3 +129,15 @@ def test_missing_evidence_weakens_a_death(ask_death: AskDeath, death: DeathBuild
 
 def test_a_signal_long_before_the_kill_says_nothing(ask_death: AskDeath) -> None:
     assert ask_death(ID, killed().signal(15, 4000, before=3600.0)) == []
+
+
+def test_fires_for_a_launcher_that_ended_itself_because_it_was_told_to(ask_death: AskDeath) -> None:
+    agent = ended(code=1).raised("x.SignalException", "Process 4 got signal: 15", hook="torchrun record")
+    (finding,) = ask_death("killed-by-process", agent.sent("bash", signal=15))
+    assert finding.confidence is Confidence.LIKELY
+    assert finding.summary == "SIGTERM was sent by bash (pid 4000), and the program ended itself."
+    (noted,) = ask_death("killed-by-process", agent.signal(15, comm="bash"))
+    assert noted.confidence is Confidence.LIKELY
+    assert ask_death("killed-by-process", agent) == []
+    assert ask_death("killed-by-process", agent.sent("pt_elastic", signal=15, role="launcher")) == []
+    assert ask_death("killed-by-process", agent.sent("bash", signal=10)) == []

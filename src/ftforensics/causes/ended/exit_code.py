@@ -11,6 +11,7 @@ the plain statement of that fact.
 The wait status, or a launcher, gives a number that stands for no signal. It is the residual: never proven to be a
 reason, and the answer only when nothing more specific is at least likely. An exception that was in the output before is
 quoted where nothing makes it at least likely that it was the reason: another status than 1, or a process that went on.
+It is possible only where what was raised is what a program makes of a signal: the reason is who sent that.
 
 ## What to do
 
@@ -33,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.ending import signal_of
-from ftforensics.causes.raised import own_exception, said
+from ftforensics.causes.raised import own_exception, said, signal_answered
 from ftforensics.causes.registry import Kind
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
@@ -48,7 +49,7 @@ def check_death(death: Death) -> Iterator[Finding]:
     after = f" after {said(own.raised)}" if own is not None else ""
     yield Finding(
         cause="exit-code",
-        confidence=Confidence.LIKELY,
+        confidence=Confidence.LIKELY if signal_answered(death) is None else Confidence.POSSIBLE,
         summary=f"The process ended itself with exit status {death.code}{after}.",
         supports=[*death.ending, *(own.cites[-1:] if own is not None else [])],
         remedies=[Remedy("Read the last lines that this process wrote to stderr")],

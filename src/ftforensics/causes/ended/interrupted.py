@@ -9,8 +9,9 @@ reports it.
 ## How it is told apart
 
 It is proven when the recorder noted that the kernel itself sent SIGINT, which it does for a terminal only, and the wait
-status fits. It is likely when the wait status says SIGINT, or a KeyboardInterrupt is the last exception. The status 130
-alone is possible. Where another process sent it, `killed-by-process` or `launcher-teardown` speaks.
+status fits. It is likely when the wait status says SIGINT, or the last exception is a KeyboardInterrupt, or what
+torchrun makes of a SIGINT that came to it. The status 130 alone is possible. Where another process sent it,
+`killed-by-process` or `launcher-teardown` speaks.
 
 ## What to do
 
@@ -38,7 +39,7 @@ from ftforensics.causes.ending import (
     senders,
     signal_of,
 )
-from ftforensics.causes.raised import raised_before_the_end, short_type
+from ftforensics.causes.raised import raised_before_the_end, short_type, signal_answered
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
@@ -51,6 +52,9 @@ _SIGINT = 2
 def check_death(death: Death) -> Iterator[Finding]:
     raised = _raised(death)
     number = signal_of(death)
+    answered = signal_answered(death)
+    if not raised and answered is not None and answered[0] == _SIGINT:
+        raised = answered[1]
     failed = number is None and death.code not in (None, 0) and raised
     if death.alive or not (number == _SIGINT or failed):
         return

@@ -18,7 +18,8 @@ means: from outside this container's process namespace.
 SIGKILL leaves no such note in the process. There the authority is the kernel's tracepoint signal_generate, which
 `ftforensics run` follows as root: it names sender and receiver. Without it the sender of a SIGKILL is not known
 afterwards. Where the sender is the launcher, a memory daemon or a scheduler that says so itself, that cause speaks
-instead of this one; a signal that a parent left to be sent at its own end is `parent-died`.
+instead of this one; a signal that a parent left to be sent at its own end is `parent-died`. A program that answers
+a signal by ending itself (torchrun raises SignalException) was told to by its sender: that is likely.
 
 ## What to do
 
@@ -64,6 +65,7 @@ from ftforensics.causes.ending import (
     strength,
     weaker,
 )
+from ftforensics.causes.raised import signal_answered
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.stack import find_function, places
 from ftforensics.model.basics import Cite
@@ -80,6 +82,7 @@ _ROLES = {
     "parent": "its parent process, ",
     "sibling": "another process of the job, ",
 }
+_SIGINT = 2
 _RAISING = ("abort", "raise", "gsignal", "os_abort", "signal_raise_signal")
 
 
@@ -122,6 +125,10 @@ def check_death(death: Death) -> Iterator[Finding]:
     if traced:
         yield _by_trace(death, best_tied(traced))
         return
+    answered = signal_answered(death)
+    if answered is not None:
+        yield from _by_its_answer(death, *answered)
+        return
     if not any(True for _ in senders(death)) and (seen := _recorded(death)) is not None:
         yield from _by_recorder(death, seen)
 
@@ -148,6 +155,34 @@ def _by_trace(death: Death, sent: SentMatch) -> Finding:
         supports=[sent.cite, *sent.match.why, *death.ending],
         against=against,
         remedies=_about(sender),
+    )
+
+
+def _by_its_answer(death: Death, number: int, said: list[Cite]) -> Iterator[Finding]:
+    """It ended itself because it was told to. An interrupt has a cause of its own."""
+    if number == _SIGINT or decisions(death):
+        return
+    sent = [one for one in death.sent if one.sent.signal == number and not one.by_kernel and not is_own(death, one)]
+    noted = [one for one in death.signals if one.signal.number == number and one.signal.sender is not None]
+    if sent:
+        best = best_tied(sent)
+        who, cites, against = sender_text(best), [best.cite, *best.match.why], best.match.against
+        role = best.sender_role
+    elif noted and noted[-1].signal.sender is not None:
+        seen = noted[-1]
+        who = process_text(seen.sender_comm, noted[-1].signal.sender.pid, noted[-1].signal.sender.uid)
+        cites, against, role = [seen.cite], [], seen.sender_role
+    else:
+        return
+    if role == "launcher":
+        return
+    yield Finding(
+        cause="killed-by-process",
+        confidence=Confidence.POSSIBLE if against else Confidence.LIKELY,
+        summary=f"{signal_name(number)} was sent by {_ROLES.get(role or '', '')}{who}, and the program ended itself.",
+        supports=[*cites, *said, *death.ending],
+        against=[*against, *named_by_kernel(death)],
+        remedies=_about(who),
     )
 
 
