@@ -22,9 +22,11 @@ from ftforensics.diagnose.roles import STRANGER, sent_politely, waited_in_vain
 from ftforensics.diagnose.timeline import timeline_of
 from ftforensics.diagnose.verdict import Weighed
 from ftforensics.model.basics import Gap
-from ftforensics.model.case import Case, Crash
+from ftforensics.model.case import Case, CaseException, CaseRecord, CaseRing, Crash
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Diagnosis, Finding, Remedy, Verdict
+from ftforensics.model.launcher import LauncherLog
+from ftforensics.model.run import RunEvidence
 
 MOST_DETAILED = 64  # processes with their memory and last second: a rank beyond has the story of its equals
 
@@ -35,7 +37,7 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
     Among several deaths the root is the earliest own failure; a process that ended because of another one is
     collateral of it. A case without any death is undecided and says so.
     """
-    *earlier, last = split(case)
+    *earlier, last = split(_in_one_order(case))
     diagnosis = _diagnose_attempt(last.case, resolve)
     if not earlier:
         return diagnosis
@@ -48,6 +50,22 @@ def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
         again = "The job was started again after its last failure; nothing here says how that ended."
         verdict = msgspec.structs.replace(verdict, summary=again)
     return msgspec.structs.replace(diagnosis, verdict=verdict, attempts=attempts, gaps=gaps)
+
+
+def _in_one_order(case: Case) -> Case:
+    """The same files get the same answer, in whatever order they were named."""
+    return msgspec.structs.replace(
+        case,
+        records=sorted(case.records, key=_path),
+        rings=sorted(case.rings, key=_path),
+        exceptions=sorted(case.exceptions, key=_path),
+        runs=sorted(case.runs, key=_path),
+        launcher_logs=sorted(case.launcher_logs, key=_path),
+    )
+
+
+def _path(one: CaseRecord | CaseRing | CaseException | RunEvidence | LauncherLog) -> str:
+    return one.path or ""
 
 
 def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftforensics.causes.ending import FAULTS, signal_of
+from ftforensics.causes.ending import FAULTS, ended_badly, signal_of
 from ftforensics.causes.raised import own_exception
 from ftforensics.causes.registry import Kind, find_cause
 from ftforensics.diagnose.clocks import is_before, seconds_between
@@ -49,7 +49,7 @@ def in_order(judged: Sequence[Judged]) -> Order:
     wall = any(began_to_fail(one.death).realtime is not None for one in marked)
     explained = any(is_killed_for_memory(one) for one in marked)
     ordered = sorted(marked, key=lambda one: _precedence(one, wall, explained))
-    if not ordered or ordered[0].consequence is not None:
+    if not ordered or ordered[0].consequence is not None or not ended_badly(ordered[0].death):
         return Order(ordered)
     first = ordered[0]
     rivals = [one for one in ordered[1:] if _competes(one, first) and not _comes_before(first, one, explained)]
@@ -94,7 +94,7 @@ def _competes(one: Judged, first: Judged) -> bool:
     """Could it have been the first failure as well? Not what followed from another, and not what matters less."""
     if one.consequence is not None or one.significance > first.significance:
         return False
-    if is_taken_along(one) or one.death.alive:
+    if is_taken_along(one) or not ended_badly(one.death):
         return False
     return sent_politely(first.death, first.weighed.best) or not sent_politely(one.death, one.weighed.best)
 
@@ -125,11 +125,12 @@ def _line(death: Death) -> int | None:
 
 def _precedence(
     judged: Judged, wall: bool, explained: bool
-) -> tuple[bool, int, bool, bool, bool, float, bool, float, bool, int]:
+) -> tuple[bool, bool, int, bool, bool, bool, float, bool, float, bool, int]:
     death, best, line = judged.death, judged.weighed.best, _line(judged.death)
     began = began_to_fail(death)
     time = began.realtime if wall else began.monotonic
     return (
+        not ended_badly(death),  # it lives, or ended well
         judged.consequence is not None,
         judged.significance,
         sent_politely(death, best),

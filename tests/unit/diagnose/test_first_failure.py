@@ -253,3 +253,35 @@ def test_an_agent_that_lost_its_store_lost_a_peer() -> None:
     taken = Raised("torch.distributed.DistNetworkError", "The server socket has failed to listen: EADDRINUSE")
     diagnosis = diagnose(Case(exceptions=[recorded(0, 10.0, taken, peer_lost=False)]))
     assert roles(diagnosis) == {0: "root"} and diagnosis.verdict.kind == "python-exception"
+
+
+def test_who_ended_well_is_no_failure_beside_those_who_did_not() -> None:
+    """MPI's launchers name every process."""
+    diagnosis = told(
+        ended(3, 1, code=0),
+        raised(4, 0, "RuntimeError", peer_lost=True),
+        ended(5, 0, code=1),
+    )
+    assert roles(diagnosis) == {0: "collateral", 1: "unknown"}
+    assert diagnosis.verdict.outcome == "failed" and diagnosis.verdict.cause == "peer-lost"
+
+
+def test_who_lives_is_not_what_ended_the_job() -> None:
+    process = RingProcess(pid=101, boot_id=BOOT, host="host-1", rank=1, start_ticks=101, comm="python")
+    living = CaseRing(Ring(process=process, end=RingEnd(), clocks=[ClockPair(1e6, 0.0, 0.0)], last=1.0), "a.ring", True)
+    alone = diagnose(Case(rings=[living]))
+    assert [one.role for one in alone.processes] == ["unknown"] and alone.verdict.outcome == "unfinished"
+    beside = diagnose(Case(rings=[living], runs=[run(BOOT, died(0, 10.0, 6))]))
+    assert roles(beside) == {0: "root", 1: "unknown"}
+
+
+def test_the_order_in_which_files_are_named_changes_nothing() -> None:
+    """Two logs that name one pid for two ranks: one of them is wrong, and it is always the same."""
+    logs = [
+        LauncherLog(
+            f"{name}.log", ["torchrun"], 9, [ProcessDied(line(1), "torchrun", pid=100, rank=rank, signal=signal)]
+        )
+        for name, rank, signal in (("a", 0, 11), ("b", 1, 6), ("c", None, 9))
+    ]
+    answers = [diagnose(Case(launcher_logs=[logs[at] for at in order])) for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0))]
+    assert answers[0] == answers[1] == answers[2]
