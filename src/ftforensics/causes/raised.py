@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ftforensics.causes.blame import is_library_code
-from ftforensics.causes.ending import FAULTS, line_cite, seconds_before_end, signal_of
+from ftforensics.causes.ending import FAULTS, SIGTERM, line_cite, seconds_before_end, signal_of
 from ftforensics.causes.kept import kept
 from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
@@ -25,8 +25,8 @@ OWN_HOOKS = ("sys.excepthook", "torchrun record", "multiprocessing")
 WENT_ON = 120.0  # seconds; a process that goes down is gone by then, unless it hangs at its end
 _LAUNCHERS_SEND = (1, 2, 3, 9, 15)
 _GOING_DOWN = ("exiting", "finalized")  # of a crash record's process.python
-# What a process raises that was asked to end; torchrun's agent has the last one.
-_ASKED = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "SignalException"})
+# What a process raises that was asked to end; SignalException is torchrun's agent's, SIGTERMException Lightning's.
+_ASKED = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "SignalException", "SIGTERMException"})
 # A launcher's exception about the process that it started says nothing of its own end.
 _ABOUT_A_CHILD = frozenset({"ChildFailedError", "ProcessRaisedException", "ProcessExitedException"})
 _LAUNCHERS = ("/torch/distributed/", "/accelerate/commands/", "/deepspeed/launcher/", "/torch/multiprocessing/")
@@ -143,17 +143,21 @@ def _nobody_caught(death: Death, own: OwnException) -> bool:
 
 
 def _was_raised_before_it_was_asked(death: Death, own: OwnException) -> bool:
-    """By the clock, else by the order in a log that has both; where neither tells, it was not."""
+    """By the clock, else by the order in a log that has both. Where neither tells: SIGTERM ends a process without a
+    word, and one that answers it by an exception ends with a status."""
     time = death.raised.time if own.recorded and death.raised is not None else None
     asked = [one.sent.at for one in death.sent if not one.by_kernel and one.sent.signal in _LAUNCHERS_SEND]
     asked += [one.signal.at for one in death.signals if one.signal.number in _LAUNCHERS_SEND]
     if time is not None and time.monotonic is not None and asked:
         return time.monotonic < min(asked)
-    raised = [one.line for one in death.exceptions if not one.ignored]
-    told = [said for said in death.ended_by if said.number is not None]
-    if not raised or not told or len(told) < len(death.ended_by):
-        return False
-    return all(said.path == raised[-1].path and raised[-1].number < (said.number or 0) for said in told)
+    raised = [one.line for one in death.exceptions if not one.ignored and one.type == own.raised.type]
+    orders = [
+        line.number < said.number
+        for said in death.ended_by
+        for line in raised
+        if said.number is not None and said.path == line.path
+    ]
+    return all(orders) if orders else death.signal == SIGTERM
 
 
 def raised_before_the_end(death: Death) -> OwnException | None:
@@ -222,12 +226,7 @@ def _from_log(exceptions: Sequence[ExceptionSeen]) -> OwnException | None:
     groups = _chains(told)
     if not groups:
         return None
-    group = groups[-1]
-    for earlier in reversed(groups[:-1]):
-        # A thread that loses its connection while the process goes down prints after what took it down.
-        if not _lost_in_log(group) or _lost_in_log(earlier) or group[0].line.number - earlier[-1].line.number > _WITHIN:
-            break
-        group = earlier
+    group = _last_group(groups)
     if any(_is_about_a_child(_as_raised(one)) for one in group):
         return None
     of_worker = group[0].of_worker
@@ -247,12 +246,27 @@ def _from_log(exceptions: Sequence[ExceptionSeen]) -> OwnException | None:
     )
 
 
+def _last_group(groups: list[list[ExceptionSeen]]) -> list[ExceptionSeen]:
+    """The one that ended the process: what torch's hook printed of it, which sees what nobody caught; else the last."""
+    uncaught = [group for group in groups if group[-1].uncaught]
+    if uncaught:
+        return uncaught[-1]
+    group = groups[-1]
+    for earlier in reversed(groups[:-1]):
+        # A thread that loses its connection while the process goes down prints after what took it down.
+        if not _lost_in_log(group) or _lost_in_log(earlier) or group[0].line.number - earlier[-1].line.number > _WITHIN:
+            break
+        group = earlier
+    return group
+
+
 def _chains(told: Sequence[ExceptionSeen]) -> list[list[ExceptionSeen]]:
     """Tracebacks that belong together, in the order in which they were printed: the first failure first. One that
     hands on another's is followed by that."""
     groups: list[list[ExceptionSeen]] = []
     for one in told:
-        if groups and (one.chained or _hands_on(groups[-1][-1])):
+        before = groups[-1][-1] if groups else None
+        if before is not None and before.line.path == one.line.path and (one.chained or _hands_on(before)):
             groups[-1].append(one)
         else:
             groups.append([one])

@@ -8,6 +8,7 @@ exception carries, in whole seconds. It decides only between a signal that nobod
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -48,7 +49,8 @@ def in_order(judged: Sequence[Judged]) -> Order:
     # Every clock-bearing death needs the same clock to be compared by.
     wall = any(began_to_fail(one.death).realtime is not None for one in marked)
     explained = any(is_killed_for_memory(one) for one in marked)
-    ordered = sorted(marked, key=lambda one: _precedence(one, wall, explained))
+    log = _log_of_most(marked)
+    ordered = sorted(marked, key=lambda one: _precedence(one, wall, explained, log))
     if not ordered or ordered[0].consequence is not None or not ended_badly(ordered[0].death):
         return Order(ordered)
     first = ordered[0]
@@ -109,24 +111,32 @@ def _comes_before(first: Judged, other: Judged, explained: bool) -> bool:
         return True  # the kernel explains it, and nothing explains the other
     if _ends_unseen(two) and not _ends_unseen(one):
         return True
-    lines = (_line(one), _line(two))
-    if None not in lines:
-        return lines[0] < lines[1]  # type: ignore[operator]
+    lines, others = _lines(one), _lines(two)
+    if lines and others:
+        # Of two files nothing says when their lines were written.
+        shared = lines.keys() & others.keys()
+        return bool(shared) and all(lines[path] < others[path] for path in shared)
     hard = signal_of(one) in (*FAULTS, SIGKILL)
     # A rank that ends with a status and without a word of its own is what torchrun's ranks do when a peer is gone.
-    return one.first and not two.first and (hard or _line(one) is not None) and signal_of(two) is None
+    return one.first and not two.first and (hard or bool(lines)) and signal_of(two) is None
 
 
-def _line(death: Death) -> int | None:
-    """Where its own exception stands in the log."""
-    own = [seen for seen in death.exceptions if not seen.ignored and not seen.peer_lost]
-    return own[-1].line.number if own else None
+def _lines(death: Death) -> dict[str | None, int]:
+    """Where its own exception stands: the line in each log that has it."""
+    own = [seen.line for seen in death.exceptions if not seen.ignored and not seen.peer_lost]
+    return {line.path: line.number for line in own}
+
+
+def _log_of_most(judged: Sequence[Judged]) -> str | None:
+    """Of several logs the one in which most of their exceptions stand in one order."""
+    found = Counter(path for one in judged if one.consequence is None for path in _lines(one.death))
+    return max(found, key=lambda path: (found[path], path or ""), default=None)
 
 
 def _precedence(
-    judged: Judged, wall: bool, explained: bool
+    judged: Judged, wall: bool, explained: bool, log: str | None
 ) -> tuple[bool, bool, int, bool, bool, bool, float, bool, float, bool, int]:
-    death, best, line = judged.death, judged.weighed.best, _line(judged.death)
+    death, best, line = judged.death, judged.weighed.best, _lines(judged.death).get(log)
     began = began_to_fail(death)
     time = began.realtime if wall else began.monotonic
     return (

@@ -175,7 +175,7 @@ def says_only_peer_lost(death: Death) -> Cite | None:
     if death.signal not in (None, *_POLITE):
         return None
     own = own_exception(death)
-    if own is not None and own.recorded:
+    if own is not None:
         # By the first failure in the chain: who loses its peers while it cleans up after an error has its own.
         return own.cites[0] if own.peer_lost and own.cites else None
     if death.raised is not None and death.raised.peer_lost and death.raised.exceptions:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import accumulate
 
+from msgspec.structs import replace
+
 from ftforensics.model.launcher import (
     AttemptBegan,
     ExceptionSeen,
@@ -173,9 +175,16 @@ class _Reading:
             path=path,
             launchers=self._launchers,
             lines=self._newlines + self._partial,
-            events=[without_secrets(event) for event in events],
+            events=[_of_file(without_secrets(event), path) for event in events],
             cut=self._left_out > 0,
         )
+
+
+def _of_file(event: LauncherEvent, path: str | None) -> LauncherEvent:
+    """Line numbers of two files say nothing about each other, so each line knows its own."""
+    if path is None:
+        return event
+    return replace(event, line=replace(event.line, path=path))
 
 
 class _Shapes:

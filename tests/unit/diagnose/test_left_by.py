@@ -3,6 +3,7 @@ befalls it then came second."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ftforensics.diagnose import diagnose
@@ -95,6 +96,53 @@ def test_std_terminate_alone_is_no_cxx_exception() -> None:
     diagnosis = said("terminate called without an active exception\n" + saw(1, -6))
     assert diagnosis.verdict.cause == "native-fault"
     assert "std::terminate" in diagnosis.verdict.summary
+
+
+# --- ranks with a file each -------------------------------------------------------------------------------------------
+
+
+def files(**texts: str) -> Diagnosis:
+    """torchrun's --log-dir: launcher, rank0, rank1 are the files' names."""
+    logs = []
+    for name, text in texts.items():
+        log = read_launcher_log([text.encode()], f"logs/{name}.log")
+        logs.append(msgspec.structs.replace(log, rank=int(name[4])) if name.startswith("rank") else log)
+    return diagnose(Case(launcher_logs=logs))
+
+
+def test_a_rank_that_sigterm_ended_had_raised_before_it_whatever_the_file() -> None:
+    """SIGTERM ends a process without a word."""
+    diagnosis = files(launcher=STOPS_RANK_1 + saw(0, 1) + summary(1, -15), rank0=LOST, rank1="step 1\n" * 90 + RAISED)
+    assert roles(diagnosis) == {1: "root", 0: "collateral"}
+    assert diagnosis.verdict.cause == "python-exception"
+
+
+def test_line_numbers_of_two_files_say_nothing_about_each_other() -> None:
+    other = RAISED.replace("rank1", "rank0").replace("ValueError", "KeyError")
+    diagnosis = files(rank0=other, rank1="step 1\n" * 90 + RAISED)
+    assert set(roles(diagnosis).values()) == {"unknown"} and diagnosis.verdict.confidence == "undecided"
+    together = said(other + RAISED)
+    assert roles(together)[0] == "root"
+
+
+def test_the_news_of_a_loss_stays_that_when_the_clean_up_fails() -> None:
+    clean_up = """\
+[rank0]: During handling of the above exception, another exception occurred:
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/job/train.py", line 95, in train
+[rank0]:     open("/data/metrics.json", "w")
+[rank0]: FileNotFoundError: [Errno 2] No such file or directory: '/data/metrics.json'
+"""
+    for diagnosis in (files(rank0=LOST + clean_up, rank1=RAISED), said(LOST + clean_up + RAISED)):
+        assert roles(diagnosis) == {1: "root", 0: "collateral"}
+
+
+def test_what_nobody_caught_goes_before_what_was_logged_elsewhere() -> None:
+    """A logger that writes to stdout has a file of its own."""
+    logged = RAISED.replace("ValueError", "KeyError").replace("[rank1]: ", "")
+    labelled = logged.replace("\n", "\n[1]<stdout>:").removesuffix("[1]<stdout>:")
+    diagnosis = said(RAISED + f"[1]<stdout>:{labelled}" + saw(1, 1))
+    assert "ValueError" in diagnosis.verdict.summary
 
 
 # --- from the folder of a run -----------------------------------------------------------------------------------------

@@ -106,11 +106,22 @@ def _of_each_rank(
     """The last exception, and where torch's hook wrote the rank before it, those that ended the other ranks: one that
     lost its peers may be the last to speak."""
     if raised[-1].rank is None:
-        yield log, raised[-1], [event for event in raised[-2:-1] if event.of_worker]
+        yield log, raised[-1], _before(raised[:-1], raised[-1])
         return
     for event in {event.rank: event for event in raised if event.rank is not None and not event.ignored}.values():
-        place = raised.index(event)
-        yield log, event, [before for before in raised[max(place - 1, 0) : place] if before.of_worker]
+        own = [one for one in raised if one.rank == event.rank]
+        yield log, event, _before(own[: own.index(event)], event)
+
+
+def _before(printed: Sequence[ExceptionSeen], last: ExceptionSeen) -> list[ExceptionSeen]:
+    """What `last` was raised from, and what a worker handed on."""
+    found: list[ExceptionSeen] = []
+    for before in reversed(printed):
+        if not (last.chained or before.of_worker):
+            break
+        found.insert(0, before)
+        last = before
+    return found
 
 
 def _last_raised(log: LauncherLog) -> list[ExceptionSeen] | None:
