@@ -1,5 +1,5 @@
 """Smaller launchers: torch.multiprocessing.spawn, shells, time(1), subprocess, multiprocessing, loky, Lightning, Open
-MPI, Hydra, srun.
+MPI, Hydra, Ray, srun.
 
 Each says in a line or two which process ended how. What they add about the reason (out of memory? a bug?) is a guess
 and becomes nothing; so do PyCharm's "interrupted by signal 9" and Ray's lists of potential root causes.
@@ -231,7 +231,7 @@ class MpiReader:
     anchors = (
         "noticed that process rank ",
         "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
-        "causing the job to be terminated",
+        "exited with non-zero status, thus causing",
         "Process name: ",
         " RUNNING AT ",
         "EXIT CODE: ",
@@ -239,9 +239,11 @@ class MpiReader:
         "KILLED BY SIGNAL: ",
     )
 
-    # The pid is 0 when the daemon did not know it (Open MPI 4 with remote ranks).
+    # The program calls itself as it was called: "mpirun.openmpi" where Debian has several MPIs. The pid is 0 when the
+    # daemon did not know it (Open MPI 4 with remote ranks).
     _NOTICED = re.compile(
-        r"(?:mpirun|prterun|mpiexec|orterun) noticed that process rank (?P<rank>\d{1,7}) with PID (?P<pid>\d{1,10})"
+        r"(?:mpirun|prterun|mpiexec|orterun)(?:[.-][\w.-]{1,40})? noticed that process rank (?P<rank>\d{1,7})"
+        r" with PID (?P<pid>\d{1,10})"
         r" on node (?P<host>\S{1,255}) exited(?: on(?: signal (?P<signal>\d{1,3}))?)?"
     )
     _WRAPPED = re.compile(r"(?:on )?signal (?P<signal>\d{1,3})\b")  # Open MPI 1 breaks the sentence
@@ -288,7 +290,8 @@ class MpiReader:
             elif noticed.end() == len(text.rstrip()):
                 self._noticed = died
             return
-        if "causing the job to be terminated" in text:
+        # Open MPI breaks the line behind "causing", Horovod does not.
+        if "exited with non-zero status, thus causing" in text:
             self._summary = (line.number, None)
         elif self._summary:
             yield from self._first_failed(line, text, self._summary[0])
@@ -333,6 +336,56 @@ class MpiReader:
         return ProcessDied(
             block.line, "hydra", pid=block.pid, rank=block.rank, signal=signal, code=code, first=True, host=block.host
         )
+
+
+class RayReader:
+    """Ray's driver about an actor whose process died: it states the pid and the address of its machine, and not how it
+    ended. The causes that it then lists are guesses, the OOM killer first, and so is its "connection error code 2"."""
+
+    anchors = ("The actor died unexpectedly before finishing this task",)
+
+    # python/ray/exceptions.py, ActorDiedError; RayActorError before 2.9.
+    _DIED = re.compile(
+        r"(?:ActorDiedError|RayActorError): The actor died unexpectedly before finishing this task\.\s*$"
+    )
+    _PARTICULAR = re.compile(r"\s{1,8}(?P<name>[a-z_]{1,40}): ?(?P<value>.{0,300}?)\s*$")
+    # An actor that was told to go (ray.kill, exit_actor) has an INTENDED_... type, and did not fail.
+    _UNEXPECTED = re.compile(
+        r"The actor is dead because its worker process has died\. Worker exit type: (?:SYSTEM|USER)_ERROR\b"
+    )
+    _WITHIN = 12  # lines
+
+    def __init__(self) -> None:
+        self._actor: JobLine | None = None  # the line that says it died
+        self._said: dict[str, str] = {}
+
+    @property
+    def open(self) -> bool:
+        return self._actor is not None
+
+    def read(self, line: JobLine) -> Iterator[LauncherEvent]:
+        text = line.text[:_TEXT]
+        if self._DIED.search(text):
+            self._actor, self._said = line, {}
+            return
+        if self._actor is None:
+            return
+        if line.number - self._actor.number > self._WITHIN:
+            self._actor = None
+            return
+        if line.label != self._actor.label:
+            return
+        particular = self._PARTICULAR.match(text)
+        if particular:
+            self._said[particular["name"]] = particular["value"]
+            return
+        pid = self._said.get("pid", "")
+        if self._UNEXPECTED.match(text) and re.fullmatch(r"[0-9]{1,10}", pid) and int(pid):
+            yield ProcessDied(self._actor.cited(), "ray", pid=int(pid), host=self._said.get("ip") or None)
+        self._actor = None
+
+    def end(self) -> Iterator[LauncherEvent]:
+        return iter(())
 
 
 class SrunReader:

@@ -324,6 +324,25 @@ def test_open_mpi() -> None:
     assert died("prterun noticed that process rank 0 with PID 99 on node a exited on signal 11.\n").pid == 99
 
 
+@pytest.mark.parametrize("program", ["mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.openmpi", "mpirun-5.0"])
+def test_open_mpi_names_itself_as_it_was_called(program: str) -> None:
+    noticed = f"{program} noticed that process rank 1 with PID 0 on node localhost exited on signal 9 (Killed).\n"
+    event = died(noticed)
+    assert (event.launcher, event.rank, event.pid, event.host, event.signal) == ("mpi", 1, None, "localhost", 9)
+    event = died(
+        f"{program} detected that one or more processes exited with non-zero status, thus causing\n"
+        "the job to be terminated. The first process to do so was:\n\n"
+        "  Process name: [[21855,1],1]\n  Exit code:    3\n"
+    )
+    assert (event.launcher, event.rank, event.signal, event.code, event.first) == ("mpi", 1, None, 3, True)
+
+
+def test_a_job_that_notices_something_is_no_launcher() -> None:
+    assert events("trainer noticed that process rank 1 with PID 7 on node n1 exited on signal 9 (Killed).\n") == []
+    assert events("mpirunner noticed that process rank 1 with PID 7 on node n1 exited on signal 9.\n") == []
+    assert events("The run exited with non-zero status.\n  Process name: [[1,1],1]\n  Exit code:    3\n") == []
+
+
 def test_open_mpi_and_horovod_summary() -> None:
     text = (
         "mpirun detected that one or more processes exited with non-zero status, thus causing\n"
@@ -400,3 +419,52 @@ GUESSES = [
 @pytest.mark.parametrize("guess", GUESSES)
 def test_guesses_are_no_events(guess: str) -> None:
     assert events(guess + "\n") == []
+
+
+# --- Ray --------------------------------------------------------------------------------------------------------------
+
+ACTOR = """\
+ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.
+\tclass_name: Trainer
+\tactor_id: 38ba59b0f66c9bbbefd895f201000000
+\tpid: 26013
+\tnamespace: 955a4830-ea86-4676-9705-6b99cafe0fde
+\tip: 192.0.2.2
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker \
+unexpectedly exits with a connection error code 2. End of file. Some common causes include: (1) the process was killed \
+by the OOM killer due to high memory usage, (2) ray stop --force was called, or (3) the worker crashed unexpectedly \
+due to SIGSEGV or another unexpected error.
+"""
+
+
+@pytest.mark.parametrize("label", ["", "(Driver pid=7, ip=10.0.0.1) "])
+def test_an_actor_that_died(label: str) -> None:
+    text = "".join(f"{label}{line}\n" for line in ACTOR.splitlines())
+    event = died(text)
+    assert (event.launcher, event.pid, event.host) == ("ray", 26013, "192.0.2.2")
+    assert (event.signal, event.code, event.rank, event.first) == (None, None, None, False)
+    assert "The actor died unexpectedly" in event.line.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ACTOR.replace("SYSTEM_ERROR", "INTENDED_USER_EXIT"),
+        ACTOR.replace("its worker process has died", "it was killed by `ray.kill`"),
+        ACTOR.replace("\tpid: 26013\n", ""),
+        ACTOR.replace("pid: 26013", "pid: 0"),
+        ACTOR.replace("pid: 26013", "pid: many"),
+        ACTOR.partition("The actor is dead")[0],
+        ACTOR.replace("\tip", "step 3\n\tip"),
+        ACTOR.replace("ray.exceptions.ActorDiedError: ", ""),
+        ACTOR.replace("\tip", "\n" * 20 + "\tip"),
+    ],
+)
+def test_an_actor_of_which_nothing_is_stated(text: str) -> None:
+    assert events(text) == []
+
+
+def test_an_actor_whose_pid_another_process_prints() -> None:
+    lines = ACTOR.splitlines()
+    mixed = [*lines[:3], "(Other pid=9, ip=10.0.0.3) \tpid: 4", *lines[3:]]
+    assert died("\n".join(mixed) + "\n").pid == 26013

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ftforensics.model.launcher import ExceptionSeen, Peer
+from ftforensics.model.launcher import ExceptionSeen, Peer, ProcessDied
 from ftforensics.parsers.launcher import read_launcher_log
 from ftforensics.parsers.peer_lost import peers_of, says_peer_lost
 
@@ -116,9 +116,11 @@ def test_ray_over_several_lines() -> None:
         b" There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer\n"
         b"step 8\n"
     )
-    (event,) = read_launcher_log(text).events  # its three guesses are nothing else
+    died, event = read_launcher_log(text).events  # its three guesses are nothing else
     assert isinstance(event, ExceptionSeen)
     assert event.peer_lost
+    assert isinstance(died, ProcessDied)
+    assert (died.launcher, died.pid, died.signal, died.code) == ("ray", 694415, None, None)
     assert event.peers == [Peer(host="10.0.0.9")]
 
 
