@@ -66,6 +66,12 @@ _SUMMARY_WITHIN = 400  # lines from an entry's rank to the tracebacks in it
 _TORCHS_HOOK = re.compile(r"\[rank\d{1,7}\]: ?$")
 _SUMMARY_RANK = re.compile(r"^.{0,60}?  rank *: (\d{1,7}) \(local_rank: ")
 
+# torch/multiprocessing/spawn.py, ProcessContext.join: below it stands the child's traceback.format_exc().
+_SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error:\s*$")
+# traceback.py sets a blank line, the announcement and another blank line between two tracebacks of a chain. Behind the
+# quotation one more stands, as its text ends with a line end of its own: what follows there is the parent's.
+_TO_CHAINED = 4
+
 # torch/_utils.py, ExceptionWrapper.reraise
 _OF_WORKER = re.compile(r"Caught \w{1,200} in DataLoader worker process \d{1,7}\.")
 
@@ -75,6 +81,7 @@ class _Traceback:
     label: str
     rank: int | None
     started: int
+    local_rank: int | None = None
     file: str | None = None
     file_line: int | None = None
     function: str | None = None
@@ -88,6 +95,16 @@ class _Traceback:
     boxed: bool = False  # rich.traceback draws a frame around it, and breaks long messages
     headless: bool = False
     notebook: str | None = None  # IPython's, and the type that its last line begins with
+
+
+@dataclass
+class _Quoted:
+    """What mp.spawn quotes of its child's. line: of the heading, or of the last exception in it; direct: the next
+    traceback in the quotation begins right below."""
+
+    local_rank: int
+    line: int
+    direct: bool
 
 
 @dataclass
@@ -108,6 +125,7 @@ class TracebackReader:
         _BOXED,
         _HEADLESS,
         "(local_rank: ",
+        "terminated with the following error:",
         *_CHAINED,
         _IGNORED,
     )
@@ -119,6 +137,7 @@ class TracebackReader:
         self._announced: dict[str, str] = {}  # by label: what a line said about the traceback that follows
         self._summary_rank: int | None = None  # of the entry in torchrun's summary that is being printed
         self._summary_at = 0  # its line
+        self._quoted: _Quoted | None = None
 
     @property
     def open(self) -> bool:
@@ -130,6 +149,9 @@ class TracebackReader:
         ranked = _SUMMARY_RANK.match(text) if "(local_rank: " in text else None
         if ranked:
             self._summary_rank, self._summary_at = int(ranked[1]), line.number
+        spawned = _SPAWNED.match(text[:_MESSAGE])
+        if spawned:
+            self._quoted = _Quoted(int(spawned[1]), line.number, direct=True)
         start = text.find(_TRACEBACK)
         notebook = None
         if start < 0 and _BOXED in text:
@@ -192,9 +214,18 @@ class TracebackReader:
             chained=announced in _CHAINED,
             handling=announced == _CHAINED[1],
             ignored=announced == _IGNORED,
+            local_rank=self._spawned(line.number, announced in _CHAINED),
             boxed=line.text.startswith(_BOX),
             notebook=notebook,
         )
+
+    def _spawned(self, number: int, chained: bool) -> int | None:
+        """The local rank of mp.spawn's child, of whose quoted error a traceback that begins in this line is a part."""
+        quoted = self._quoted
+        if quoted is None:
+            return None
+        below = number - quoted.line
+        return quoted.local_rank if (below == 1 if quoted.direct else chained and below == _TO_CHAINED) else None
 
     def _inside(self, line: JobLine, label: str, text: str, traceback: _Traceback) -> Iterator[LauncherEvent]:
         if traceback.notebook is not None:
@@ -274,7 +305,10 @@ class TracebackReader:
             of_worker=_OF_WORKER.match(message) is not None,
             frames=traceback.frames,
             uncaught=_TORCHS_HOOK.search(traceback.label) is not None,
+            local_rank=traceback.local_rank,
         )
+        if traceback.local_rank is not None:
+            self._quoted = _Quoted(traceback.local_rank, line.number, event.of_worker)
         how = _goes_on(event, line.text.rstrip(), traceback.boxed)
         if how is None:
             yield _with_peers(event)

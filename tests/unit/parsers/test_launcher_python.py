@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ftforensics.model.launcher import ExceptionSeen, LauncherEvent, NativeText
+from conditions import needs_torch
+from ftforensics.model.launcher import ExceptionSeen, LauncherEvent, NativeText, ProcessDied
 from ftforensics.parsers.launcher import read_launcher_log
 from ftforensics.parsers.peer_lost import says_peer_lost
 
@@ -319,3 +320,73 @@ def test_what_an_exception_came_from() -> None:
 def test_what_python_only_reports() -> None:
     code = "class C:\n def __del__(self): 1/0\nx = C()\ndel x\nint('x')"
     assert chain(code) == [("ZeroDivisionError", False, True), ("ValueError", False, False)]
+
+
+def spawned(quoted: str) -> str:
+    """As multiprocessing.spawn's parent prints what its child raised."""
+    return (
+        'Traceback (most recent call last):\n  File "/job/spawn.py", line 19, in <module>\n    spawn(rank, nprocs=2)\n'
+        '  File "/torch/multiprocessing/spawn.py", line 211, in join\n    raise ProcessRaisedException(msg)\n'
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 1 terminated with the following error:\n"
+        f"{quoted}\n"
+    )
+
+
+def local_ranks(text: str) -> list[tuple[str, int | None, int | None]]:
+    found = [one for one in events(text) if isinstance(one, ExceptionSeen)]
+    return [(one.type.rpartition(".")[2], one.rank, one.local_rank) for one in found]
+
+
+RAISED = 'Traceback (most recent call last):\n  File "/job/train.py", line 52, in f\n    g()\n'
+DURING = "During handling of the above exception, another exception occurred:"
+
+
+def test_what_spawn_quotes_is_the_childs() -> None:
+    text = spawned(f"{RAISED}RuntimeError: shapes cannot be multiplied\n")
+    assert local_ranks(text) == [("ProcessRaisedException", None, None), ("RuntimeError", None, 1)]
+    (ended,) = [one for one in events(text) if isinstance(one, ProcessDied)]
+    assert (ended.launcher, ended.local_rank, ended.code) == ("mp.spawn", 1, 1)
+
+
+def test_a_chain_that_spawn_quotes() -> None:
+    text = spawned(f"{RAISED}KeyError: 'a'\n\n{DURING}\n\n{RAISED}ValueError: b\n\n{DURING}\n\n{RAISED}OSError: c\n")
+    assert local_ranks(text)[1:] == [("KeyError", None, 1), ("ValueError", None, 1), ("OSError", None, 1)]
+
+
+def test_a_worker_of_the_child_that_spawn_quotes() -> None:
+    handed = (
+        f"{RAISED}ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal {RAISED}ValueError: bad\n"
+    )
+    assert local_ranks(spawned(handed))[1:] == [("ValueError", None, 1), ("ValueError", None, 1)]
+
+
+def test_what_follows_the_quotation_is_the_parents() -> None:
+    quoted = spawned(f"{RAISED}KeyError: 'a'\n")
+    during = f"{quoted}\n{DURING}\n\n{RAISED}SystemError: the parent's\n"
+    assert local_ranks(during)[1:] == [("KeyError", None, 1), ("SystemError", None, None)]
+    assert local_ranks(f"{quoted}{RAISED}OSError: another\n")[1:] == [("KeyError", None, 1), ("OSError", None, None)]
+    assert local_ranks(f"{quoted}step 1\n{RAISED}OSError: c\n")[1:] == [("KeyError", None, 1), ("OSError", None, None)]
+    heading = "-- Process 1 terminated with the following error:\n"
+    assert local_ranks(f"{heading}step 3\n{RAISED}OSError: c\n") == [("OSError", None, None)]
+
+
+@needs_torch
+def test_spawn_itself_prints_so(tmp_path: Path) -> None:
+    """With the chain's announcements where this Python and torch's own text set them."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import torch.multiprocessing as mp\n"
+        "def rank(index):\n"
+        "    if index == 1:\n"
+        "        try:\n            {}['a']\n"
+        "        except KeyError:\n            raise ValueError('b')\n"
+        "def main():\n"
+        "    try:\n        mp.spawn(rank, nprocs=2)\n"
+        "    except Exception:\n        raise OSError('of the parent')\n"
+        "if __name__ == '__main__':\n    main()\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
+    assert local_ranks(done.stderr) == [
+        ("KeyError", None, 1) if name == "KeyError" else (name, None, 1 if name == "ValueError" else None)
+        for name in ("ProcessRaisedException", "KeyError", "ValueError", "OSError")
+    ]
