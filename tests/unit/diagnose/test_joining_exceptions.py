@@ -223,3 +223,33 @@ def test_whom_the_exceptions_name_the_unknown_first() -> None:
     lost = ExceptionSeen(TextLine("x", 1), "RuntimeError", "gone", 0, True, peers=[Peer(rank=1), Peer(rank=5)])
     death, _ = told(lost, ended(0), ended(1, None, 15))
     assert [peer.rank for peer in death.peers] == [5, 1]
+
+
+def quoted(number: int, local_rank: int) -> ExceptionSeen:
+    return ExceptionSeen(TextLine("ValueError: no", number), "ValueError", "no", local_rank=local_rank)
+
+
+def spawned(number: int, local_rank: int) -> ProcessDied:
+    return ProcessDied(
+        TextLine(f"-- Process {local_rank} terminated", number), "mp.spawn", None, None, local_rank, code=1
+    )
+
+
+def test_what_mp_spawn_quotes_is_of_the_child_that_it_names() -> None:
+    (child,) = told(nameless(1, "ProcessRaisedException", peer_lost=True), spawned(2, 1), quoted(3, 1))
+    assert [(seen.type, seen.local_rank) for seen in child.exceptions] == [("ValueError", 1)]
+    (child,) = told(spawned(2, 0), quoted(3, 1))
+    assert child.exceptions == [] and child.unowned == []
+
+
+def test_a_quotation_is_of_its_own_logs_child() -> None:
+    """Two nodes' launchers give out the same local ranks."""
+    logs = [
+        LauncherLog("a.log", ["mp.spawn"], 99, [spawned(2, 1), quoted(3, 1)]),
+        LauncherLog(
+            "b.log", ["mp.spawn"], 99, [ProcessDied(TextLine("signal", 4), "mp.spawn", local_rank=1, signal=9)]
+        ),
+    ]
+    one, other = build_deaths(Case(launcher_logs=logs), [])
+    assert (len(one.exceptions), one.code) == (1, 1)
+    assert (other.exceptions, other.signal) == ([], 9)

@@ -25,11 +25,11 @@ def add_texts(drafts: Drafts, log: LauncherLog, name: str, died: Sequence[Proces
     nameless = []
     for event in log.events:
         if isinstance(event, ExceptionSeen):
-            owners = _named(drafts, event)
+            owners = _named(drafts, event, name)
             for draft in owners:
                 draft.exceptions.append(event)
                 _end_by(draft, event, log)
-            if not owners and event.rank is None and not event.ignored:
+            if not owners and event.rank is None and event.local_rank is None and not event.ignored:
                 nameless.append(event)
     native = [event for event in log.events if isinstance(event, NativeText)]
     if not nameless and all(event.rank is not None for event in native):
@@ -66,11 +66,14 @@ def _may_be_of(draft: Draft, name: str) -> bool:
     return not draft.told_by or name in draft.told_by
 
 
-def _named(drafts: Drafts, event: ExceptionSeen) -> list[Draft]:
+def _named(drafts: Drafts, event: ExceptionSeen, name: str) -> list[Draft]:
     if event.rank is not None:
         # DeepSpeed's launcher names its processes by local rank alone; on the first node the two are the same number.
         local = [draft for draft in drafts.of_local_rank(event.rank) if draft.rank is None]
         return drafts.of_rank(event.rank) or (local if len(local) == 1 else [])
+    if event.local_rank is not None:
+        local = [draft for draft in drafts.of_local_rank(event.local_rank) if name in draft.told_by]
+        return local if len(local) == 1 else []
     if event.line.writer is not None:
         return drafts.of_pid(event.line.writer)[:1]
     return []
