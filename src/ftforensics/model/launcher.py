@@ -98,6 +98,7 @@ class ExceptionSeen(msgspec.Struct, frozen=True):
     peers: list[Peer] = []  # of a peer_lost one: whom it names
     frames: list[RaisedFrame] = []  # outermost first; of more than 60 the 30 outermost and the 30 innermost
     uncaught: bool = False  # torch's sys.excepthook printed it: the main program was over
+    cut: bool = False  # its line is the log's last and has no end: more may have stood there
     local_rank: int | None = None  # of a child whose traceback its launcher quotes (mp.spawn)
 
 

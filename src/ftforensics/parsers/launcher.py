@@ -117,20 +117,25 @@ class _Reading:
         self._partial = not block.endswith(b"\n")
 
     def _lines(self, block: bytes, wanted: dict[bytes, int]) -> None:
-        for number, whole in enumerate(block.split(b"\n"), self._newlines + 1):
+        lines = block.split(b"\n")
+        unended = 0 if block.endswith((b"\n", b"\r")) else self._newlines + len(lines)
+        for number, whole in enumerate(lines, self._newlines + 1):
             # A progress bar rewrites its line.
-            for part in whole.removesuffix(b"\r").split(b"\r") if b"\r" in whole else (whole,):
+            parts = whole.removesuffix(b"\r").split(b"\r") if b"\r" in whole else (whole,)
+            for part in parts:
                 raw = part[:LONGEST]
                 bits = wanted.get(raw.translate(_FOLD), 0) | self._opened
                 if bits:
-                    self._line(raw, number, bits)
+                    self._line(raw, number, bits, number == unended and part is parts[-1])
 
-    def _line(self, raw: bytes, number: int, bits: int) -> None:
+    def _line(self, raw: bytes, number: int, bits: int, cut: bool) -> None:
         readers = self._chosen.get(bits)
         if readers is None:
             readers = [(1 << at, reader) for at, reader in enumerate(self._readers) if bits >> at & 1]
             self._chosen[bits] = readers
         for line in job_lines(raw, number):
+            if cut:
+                line = replace(line, cut=True)
             for bit, reader in readers:
                 for event in reader.read(line):
                     self._keep(event)
@@ -142,7 +147,7 @@ class _Reading:
     def _keep(self, event: LauncherEvent) -> None:
         self._keep_one(event)
         if isinstance(event, ExceptionSeen):
-            for text in in_exception(event):
+            for text in in_exception(event) if not event.cut else ():
                 self._keep_one(text)
         elif isinstance(event, NativeText):
             for text in in_native(event):

@@ -40,7 +40,7 @@ _EXCERPT = 300
 class JobLine(msgspec.Struct, frozen=True):
     """text: without stamp, colours and labels; label: what stood before it, the same for one process's lines;
     rank, pid: from the label; number: line of the file; moment: the container runtime's stamp; logged: the message of a
-    logger's JSON record, so not what a shell or library printed by itself."""
+    logger's JSON record, so not what a shell or library printed by itself; cut: the file ends within it."""
 
     text: str
     number: int
@@ -49,6 +49,7 @@ class JobLine(msgspec.Struct, frozen=True):
     moment: Moment = Moment()
     pid: int | None = None
     logged: bool = False
+    cut: bool = False
 
     def cited(self, text: str | None = None, wall: float | None = None) -> TextLine:
         """text: what to show instead of the line; wall: its time, where that stands elsewhere."""

@@ -174,7 +174,7 @@ class TracebackReader:
             if self._open[odd].started == line.number - 1 and label not in self._open and text.startswith('  File "'):
                 self._unglue(odd, label)
                 break
-        yield from self._continued(label, text)
+        yield from self._continued(label, text, line.cut)
         traceback = self._open.get(label)
         if traceback is None and _HEADLESS_FRAME.match(text[:_MESSAGE]):
             self._begin(line, "", None)
@@ -305,6 +305,7 @@ class TracebackReader:
             of_worker=_OF_WORKER.match(message) is not None,
             frames=traceback.frames,
             uncaught=_TORCHS_HOOK.search(traceback.label) is not None,
+            cut=line.cut,
             local_rank=traceback.local_rank,
         )
         if traceback.local_rank is not None:
@@ -316,7 +317,7 @@ class TracebackReader:
         lines = {"nccl": _NCCL_LINES, "ray": _RAY_LINES, "broken": _BROKEN_LINES, "colon": _BEHIND_COLON}[how]
         self._unfinished[traceback.label] = _Unfinished(event, how, lines)
 
-    def _continued(self, label: str, text: str) -> Iterator[LauncherEvent]:
+    def _continued(self, label: str, text: str, cut: bool) -> Iterator[LauncherEvent]:
         waiting = self._unfinished.get(label)
         if waiting is None:
             return
@@ -325,7 +326,7 @@ class TracebackReader:
         if own:
             message = f"{event.message}{waiting.joint}{text.strip()}".strip()[:_MESSAGE]
             lost = waiting.how == "nccl" and says_peer_lost(event.type, text, event.file)
-            waiting.event = replace(event, message=message, peer_lost=event.peer_lost or lost)
+            waiting.event = replace(event, message=message, peer_lost=event.peer_lost or lost, cut=event.cut or cut)
         waiting.left -= 1
         if waiting.left == 0 or not more:
             yield from self._flush(label)
@@ -375,7 +376,7 @@ def _belongs(waiting: _Unfinished, text: str) -> tuple[bool, bool]:
 
 
 def _with_peers(event: ExceptionSeen) -> ExceptionSeen:
-    named = peers_of(event.message) if event.peer_lost else []
+    named = peers_of(event.message) if event.peer_lost and not event.cut else []
     return replace(event, peers=named) if named else event
 
 

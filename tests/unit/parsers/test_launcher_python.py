@@ -390,3 +390,46 @@ def test_spawn_itself_prints_so(tmp_path: Path) -> None:
         ("KeyError", None, 1) if name == "KeyError" else (name, None, 1 if name == "ValueError" else None)
         for name in ("ProcessRaisedException", "KeyError", "ValueError", "OSError")
     ]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r", "\r\n"])
+def test_a_line_without_its_end_may_be_cut(end: str) -> None:
+    for label in ("", "[rank0]: "):
+        text = "\n".join(traceback(label, "RuntimeError: [/gloo/transport/tcp/pair.cc:553] Connection clo", 3)) + end
+        (event,) = events(text)
+        assert isinstance(event, ExceptionSeen)
+        assert event.cut is (end == "")
+
+
+def test_only_the_last_line_may_be_cut() -> None:
+    text = "\n".join([*traceback("[rank0]: ", "KeyError: 'a'", 3), *traceback("[rank1]: ", "ValueErr", 3)])
+    assert [one.cut for one in events(text) if isinstance(one, ExceptionSeen)] == [False, True]
+    assert [one.cut for one in events(f"{text}\rstep 3") if isinstance(one, ExceptionSeen)] == [False, False]
+    assert [one.cut for one in events(f"{text}\nstep 3") if isinstance(one, ExceptionSeen)] == [False, False]
+
+
+def test_in_pieces_the_same_is_cut() -> None:
+    text = "\n".join(traceback("", "KeyError: 'a'", 3)).encode()
+    for size in (1, 7, 4096):
+        for whole in (text, text + b"\n", text + b"\r"):
+            pieces = [whole[start : start + size] for start in range(0, len(whole), size)]
+            (event,) = read_launcher_log(pieces).events
+            assert isinstance(event, ExceptionSeen)
+            assert event.cut is (whole == text)
+
+
+def test_what_is_cut_names_no_peer_and_no_part_of_the_software() -> None:
+    lost = f"RuntimeError: {GLOO}Connection closed by peer [10.0.0.1]:5504"
+    for end, peers in (("", 0), ("\n", 1)):
+        (event,) = events("\n".join(traceback("", lost, 3)) + end)
+        assert isinstance(event, ExceptionSeen)
+        assert (event.peer_lost, len(event.peers)) == (True, peers)
+    symbol = "ImportError: /lib/libtorch_cuda.so: undefined symbol: ncclCommInitRank"
+    kinds = [[type(one).__name__ for one in events("\n".join(traceback("", symbol, 3)) + end)] for end in ("\n", "")]
+    assert kinds == [["ExceptionSeen", "StackText"], ["ExceptionSeen"]]
+
+
+def test_a_message_whose_second_line_is_cut() -> None:
+    text = "\n".join(traceback("", "RuntimeError: because of this:", 3)) + "\nthe driver is t"
+    assert [one.cut for one in events(text) if isinstance(one, ExceptionSeen)] == [True]
+    assert [one.cut for one in events(f"{text}\n") if isinstance(one, ExceptionSeen)] == [False]
