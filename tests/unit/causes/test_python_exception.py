@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from ftforensics.model.basics import Cite
@@ -113,3 +114,10 @@ def test_hostile_text_stays_one_bounded_line(ask_death: AskDeath) -> None:
     said = "a\x1b[31m" + "\n".join("x" * 400 for _ in range(100))
     (finding,) = ask_death(ID, ended(code=1).raised("E" * 900, said, "/x/" + "y" * 900 + ".py"))
     assert "\n" not in finding.summary and len(finding.summary) < 1000
+
+
+def test_one_in_whose_line_the_log_ends_is_a_lead(ask_death: AskDeath) -> None:
+    (seen,) = ended().exception("ValueError", "x", rank=0).death.exceptions
+    (finding,) = ask_death(ID, ended(code=1, unowned=[msgspec.structs.replace(seen, cut=True)]))
+    assert finding.confidence is Confidence.POSSIBLE
+    assert "the log ends" in finding.summary and finding.unknown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ftforensics.diagnose.deaths import build_deaths
@@ -253,3 +254,20 @@ def test_a_quotation_is_of_its_own_logs_child() -> None:
     one, other = build_deaths(Case(launcher_logs=logs), [])
     assert (len(one.exceptions), one.code) == (1, 1)
     assert (other.exceptions, other.signal) == ([], 9)
+
+
+def test_a_line_in_which_the_log_ends_is_a_lead() -> None:
+    whole = msgspec.structs.replace(nameless(60), rank=1)
+    cut = msgspec.structs.replace(whole, cut=True)
+    lost = msgspec.structs.replace(cut, peer_lost=True)  # whatever it goes on to say
+    for seen, own, leads in ((whole, 1, 0), (cut, 0, 1), (lost, 1, 0)):
+        (_, one) = told(ended(0, None, 9), ended(1), seen)
+        assert (len(one.exceptions), len(one.unowned)) == (own, leads)
+
+
+def test_a_log_whose_last_line_is_cut_has_no_last_words() -> None:
+    whole = msgspec.structs.replace(nameless(98), rank=0)
+    cut = msgspec.structs.replace(nameless(99, "RuntimeError"), rank=1, cut=True)
+    assert [(death.rank, len(death.exceptions)) for death in told(whole, cut)] == [(0, 1)]
+    assert told(cut) == []
+    assert len(told(msgspec.structs.replace(cut, cut=False))) == 1

@@ -11,7 +11,8 @@ connection to this one closes, and print errors of their own, which name the net
 The process's own exception record says which exception it was, and a wait status of 1, seen by a parent or a launcher,
 goes with it: proven. From a log alone it is likely, where the status is 1. A traceback in a log may also be of an
 exception that somebody caught and wrote down: where the status is not known or another one, or the process went on for
-minutes, it is possible. Before a signal or a crash an exception is context, not the reason.
+minutes, it is possible. So is one in whose last line the log ends. Before a signal or a crash an exception is context,
+not the reason.
 
 Of a chain ("direct cause", "during handling") the first failure is the one that is named: what a `finally`, a context
 manager or a shutdown raised behind it is its consequence. A lookup that failed first (KeyError and the like) only led
@@ -73,11 +74,20 @@ def check_death(death: Death) -> Iterator[Finding]:
 
 
 def _perhaps(death: Death) -> Iterator[Finding]:
-    """A traceback without a name, which this process or another one of the same status printed."""
+    """A traceback without a name, which this process or another one of the same status printed, or one that is cut."""
     unowned = [one for one in death.unowned if one.type != "SystemExit"]
     if not unowned or own_exception(death) is not None or death.code in (None, 0) or death.alive:
         return
     lines = [line_cite(one.line) for one in unowned[-3:]]
+    if unowned[-1].cut:
+        yield Finding(
+            cause="python-exception",
+            confidence=Confidence.POSSIBLE,
+            summary=f"It may have raised an exception in whose line the log ends: {lines[-1].text[:300]}.",
+            supports=[lines[-1], *death.ending],
+            unknown=[Gap("launcher", "how the line goes on: the log ends within it")],
+        )
+        return
     yield Finding(
         cause="python-exception",
         confidence=Confidence.POSSIBLE,

@@ -125,7 +125,8 @@ def _before(printed: Sequence[ExceptionSeen], last: ExceptionSeen) -> list[Excep
 
 
 def _last_raised(log: LauncherLog) -> list[ExceptionSeen] | None:
-    raised = [event for event in log.events if isinstance(event, ExceptionSeen)]
+    seen = [event for event in log.events if isinstance(event, ExceptionSeen)]
+    raised = [event for event in seen if event.peer_lost or not event.cut]
     ends = raised and not raised[-1].ignored and log.lines - raised[-1].line.number <= _LONGEST_MESSAGE
     return raised if ends else None
 

@@ -3,6 +3,7 @@
 A label names the rank, torchrun's summary quotes a rank's traceback, a prefix may hold the writer's pid. What names
 nobody belongs to the only process that can have written it; where several can, it is kept with each of them as
 something that it may have raised (`unowned`), which is a lead and no evidence.
+So is one within whose last line the log ends: it may go on to say that another process was lost.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ def add_texts(drafts: Drafts, log: LauncherLog, name: str, died: Sequence[Proces
     for event in log.events:
         if isinstance(event, ExceptionSeen):
             owners = _named(drafts, event, name)
+            if event.cut and not event.peer_lost:
+                for draft in owners:
+                    draft.unowned.append(event)
+                continue
             for draft in owners:
                 draft.exceptions.append(event)
                 _end_by(draft, event, log)
