@@ -281,10 +281,12 @@ def _from_notices(death: Death) -> _Basis | None:
     found += [one for one in notices(death, ("slurm",), "killed") if one.match.tie is not Tie.WEAK]
     if not found:
         return None
-    best = next((one for one in found if one.alone and not one.match.against), None)
-    # srun's "task 1: Out Of Memory" says both in one line.
-    same_line = best is not None and any(cite.locator == best.notice.cite.locator for cite in death.ending)
-    sure = best is not None and (is_killed(death) or (same_line and is_unseen(death)))
+    certain = [one for one in found if one.alone and not one.match.against]
+    # srun's "task 1: Out Of Memory" says both in one line, as a rule behind slurmstepd's count of the step's kills. Of
+    # several tasks it does not say which one was killed: Slurm gives that status to each that ends after a kill.
+    named = {one.notice.cite.locator for one in certain if one.notice.tasks in (None, 1)}
+    same_line = any(cite.locator in named for cite in death.ending)
+    sure = bool(certain) and (is_killed(death) or (same_line and is_unseen(death)))
     cites = [cite for one in found for cite in (one.notice.cite, *one.match.why)]
     # The kubelet and its helpers name the killed process and say not whose limit it was; the others know the unit.
     causes = _limit_from_counters(death) if found[0].notice.pid is not None else (CGROUP,)

@@ -38,3 +38,4 @@ class Notice(msgspec.Struct, frozen=True):
     host: str | None = None
     live: bool = False
     rss: int | None = None  # bytes, of the killed process, as the authority says
+    tasks: int | None = None  # so many of the unit's tasks one statement is about, where it lists them

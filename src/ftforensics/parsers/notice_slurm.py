@@ -157,7 +157,8 @@ def _of_line(line: NoticeLine, path: str | None) -> Iterator[Notice]:
         return
     task = _TASK_OOM.search(text)
     if task:
-        yield _notice("oom", line, cite, host=task["host"], reason=f"task {task['tasks']}")
+        said = _notice("oom", line, cite, host=task["host"], reason=f"task {task['tasks']}")
+        yield msgspec.structs.replace(said, tasks=_listed(task["tasks"]))
         return
     ended = _ENDED.search(text)
     if ended:
@@ -177,6 +178,12 @@ def _notice(
     return Notice(
         AUTHORITY, kind, cite, moment=line.moment, unit=unit, host=host or line.host, count=count, reason=reason
     )
+
+
+def _listed(tasks: str) -> int:
+    """5 for "0-3,7"."""
+    ends = [part.partition("-")[::2] for part in tasks.split(",")]
+    return sum(max(int(last or first) - int(first), 0) + 1 for first, last in ends if first.isdecimal())
 
 
 def _of_scontrol(line: NoticeLine, job: str | None, path: str | None) -> Iterator[Notice]:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
+from ftforensics.model.basics import Cite
 from ftforensics.model.death import Tie
 from ftforensics.model.diagnosis import Confidence, Finding
 from synth.death import DeathBuilder, ended, killed, unseen
@@ -186,3 +188,17 @@ def test_a_death_that_nobody_saw_needs_a_short_memory_beside_the_counter(ask_dea
     assert [one.confidence for one in ask_death(ID, counted.memory())] == [Confidence.LIKELY]
     together = counted.counter("oom_group_kill", 0, 1)
     assert [one.confidence for one in ask_death(ID, together)] == [Confidence.LIKELY]
+
+
+def test_srun_names_the_task_behind_the_steps_count(ask_death: AskDeath) -> None:
+    """Of several tasks that have this status it does not say which one was killed."""
+    for tasks, confidence in ((1, Confidence.LIKELY), (4, Confidence.POSSIBLE)):
+        death = unseen().notice("slurm", "oom", Tie.STRONG, count=1).notice("slurm", "oom", Tie.STRONG, tasks=tasks)
+        counted, task = death.death.notices
+        line = Cite("slurm", "job.log:2", "srun: error: n07: ...: Out Of Memory")
+        task = msgspec.structs.replace(task, notice=msgspec.structs.replace(task.notice, cite=line))
+        ending = [msgspec.structs.replace(line, source="launcher")]
+        (finding,) = ask_death(
+            ID, DeathBuilder(msgspec.structs.replace(death.death, ending=ending, notices=[counted, task]))
+        )
+        assert finding.confidence is confidence

@@ -84,6 +84,26 @@ def test_polling_kills_by_itself() -> None:
     assert one("slurmstepd: error: Exceeded job memory limit").kind == "killed"
 
 
+@pytest.mark.parametrize(("tasks", "count"), [("4", 1), ("0-3", 4), ("0-3,7", 5), ("9-3", 1), ("-", 0), (",", 0)])
+def test_how_many_tasks_were_out_of_memory(tasks: str, count: int) -> None:
+    assert one(f"srun: error: n07: task {tasks}: Out Of Memory").tasks == count
+
+
+def test_one_task_of_many_that_the_kernel_killed() -> None:
+    text = (
+        "slurmstepd: error: Detected 1 oom-kill event(s) in step 3495064.0 cgroup. Some of your processes may have been"
+        " killed by the cgroup out-of-memory handler.\n"
+        "srun: error: Orion-01-01: task 4: Out Of Memory\n"
+        "srun: Terminating job step 3495064.0\n"
+        "slurmstepd: error: *** STEP 3495064.0 ON orion-01-01 CANCELLED AT 2021-10-27T19:35:36 ***\n"
+        "srun: error: Orion-01-01: tasks 0-3,5-39: Terminated\n"
+    )
+    counted, task, ended, cancelled = read_slurm(text)
+    assert (counted.kind, counted.unit, counted.count, counted.tasks) == ("oom", "3495064.0", 1, None)
+    assert (task.kind, task.host, task.reason, task.tasks) == ("oom", "Orion-01-01", "task 4", 1)
+    assert (ended.kind, cancelled.kind) == ("stopped", "cancelled")
+
+
 def test_srun() -> None:
     notice = one("srun: error: n07: tasks 0-3: Out Of Memory")
     assert (notice.kind, notice.host, notice.reason) == ("oom", "n07", "task 0-3")
