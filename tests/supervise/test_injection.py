@@ -213,27 +213,32 @@ def test_a_job_that_installs_itself_has_its_way(environments: Callable[[Interpre
 
 
 @pytest.mark.parametrize(
-    ("argv", "ours"),
+    ("argv", "own"),
     [
-        (["/usr/bin/python", "/usr/bin/ftforensics", "analyze", "x"], True),
-        (["python", "-I", "-m", "ftforensics", "crash-reporter"], True),
-        (["python", "-I", "-c", "import sys; from ftforensics.cli import main; main()"], True),
-        (["python", "-m", "torch.distributed.run", "ftforensics"], False),
-        (["python", "train.py", "--tag", "ftforensics"], False),
-        (["python", "-c", "pass", "-m", "ftforensics"], False),
-        (["python"], False),
+        (["/usr/bin/python", "/usr/bin/ftforensics", "analyze", "x"], "analyze"),
+        (["python", "-I", "-m", "ftforensics", "crash-reporter"], "crash-reporter"),
+        (["python", "-m", "ftforensics", "run", "--", "python", "train.py"], "run"),
+        (["python", "-I", "-c", "import sys; from ftforensics.cli import main; main()", "ledger", "7"], "ledger"),
+        (["python", "-m", "ftforensics"], ""),
+        (["python", "-m", "torch.distributed.run", "ftforensics"], None),
+        (["python", "train.py", "--tag", "ftforensics"], None),
+        (["python", "-c", "pass", "-m", "ftforensics"], None),
+        (["python", "-m"], None),
+        (["python"], None),
     ],
 )
-def test_our_own_command_is_no_part_of_the_job(argv: list[str], ours: bool) -> None:
-    assert autostart._is_ours(argv) is ours
+def test_our_own_command_is_no_part_of_the_job(argv: list[str], own: str | None) -> None:
+    assert autostart._own_command(argv) == own
 
 
-def test_a_report_made_inside_a_job_is_not_captured_nor_what_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "ftforensics", "analyze"])
+@pytest.mark.parametrize(("command", "kept"), [("analyze", False), ("run", True)])
+def test_our_command_inside_a_job_is_not_captured(command: str, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is what it starts, but for the job of `run`, which has to know of the `run` above it."""
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "ftforensics", command])
     monkeypatch.setenv(autostart.ASKED, "1")
     monkeypatch.setattr(session, "install_unasked", lambda: pytest.fail("captured"))
     autostart.start()
-    assert autostart.ASKED not in os.environ
+    assert (autostart.ASKED in os.environ) is kept
 
 
 def test_the_resource_tracker_of_multiprocessing_is_not_captured(monkeypatch: pytest.MonkeyPatch) -> None:

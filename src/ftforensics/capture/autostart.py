@@ -24,9 +24,12 @@ def start() -> None:
     try:
         if os.environ.get(ASKED, PROBE) == PROBE:
             return
-        if _is_ours(sys.orig_argv):
-            # A report that is made inside the job is no part of the job, nor is what it starts.
-            del os.environ[ASKED]
+        own = _own_command(sys.orig_argv)
+        if own is not None:
+            # A report that is made inside the job is no part of the job, nor is what it starts. What `run` starts is,
+            # and `run` has to know that another one is above it.
+            if own != "run":
+                del os.environ[ASKED]
             return
         if any(argument.startswith(_TRACKER) for argument in sys.orig_argv[1:]):
             return
@@ -37,13 +40,15 @@ def start() -> None:
         pass
 
 
-def _is_ours(argv: list[str]) -> bool:
-    """The command `ftforensics`, however it was started: as a script, by -m, by our own -c."""
+def _own_command(argv: list[str]) -> str | None:
+    """The first argument of the command `ftforensics`, however it was started: as a script, by -m, by our own -c.
+
+    None: another program; empty: without an argument."""
     for index, argument in enumerate(argv[1:], 1):
-        if argument == "-m":
-            return argv[index + 1 : index + 2] == ["ftforensics"]
-        if argument == "-c":
-            return any(_OWN_COMMAND in word for word in argv[index + 1 : index + 2])
+        if argument in ("-m", "-c"):
+            word = argv[index + 1] if index + 1 < len(argv) else ""
+            ours = word == "ftforensics" if argument == "-m" else _OWN_COMMAND in word
+            return "".join(argv[index + 2 : index + 3]) if ours else None
         if not argument.startswith("-"):
-            return os.path.basename(argument) == "ftforensics"
-    return False
+            return "".join(argv[index + 1 : index + 2]) if os.path.basename(argument) == "ftforensics" else None
+    return None
