@@ -54,6 +54,8 @@ _PASS_OWNERS = frozenset(
     user db database sql mysql postgres redis mongo smtp mail ssh login admin root proxy http ftp
     """.split()
 )
+# One of these is in every name that is_secret_name() takes for a secret's, in lower case.
+_NAME_MARKS = (*_SECRET_WORDS, "token", "key", "pass")
 
 # Issuers' own marks: (prefix, least number of characters after it, may the rest contain - _ .)
 _PREFIXES = (
@@ -277,6 +279,8 @@ def _without_named_values(text: str) -> str:
     value is."""
     lowered = text.lower()
     if not any(mark in lowered for mark in ("=", ":", "--", "bearer", "basic ")):
+        return text
+    if "basic" not in lowered and not any(mark in lowered for mark in _NAME_MARKS):
         return text
     out: list[str] = []
     done = 0  # text[:done] has been copied to out

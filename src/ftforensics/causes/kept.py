@@ -1,7 +1,8 @@
-"""Questions that every cause asks about the same death are answered once."""
+"""Questions that causes, order and report all ask about the same death are answered once."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
@@ -12,19 +13,25 @@ _Answer = TypeVar("_Answer")
 
 
 def kept(ask: Callable[[Death], _Answer]) -> Callable[[Death], _Answer]:
-    """Keeps the answer about the last death. A death never changes, so the same object has the same answer; it is kept
-    along, so that no other one can take its place in memory. With ten thousand ranks the causes' shared questions were
-    the larger part of an analysis."""
-    last: list[tuple[Death, _Answer]] = []
+    """Keeps the answer as long as there is the death: it never changes, so the same object has the same answer. With
+    ten thousand ranks the shared questions were the larger part of an analysis."""
+    given: dict[int, tuple[weakref.ref[Death], _Answer]] = {}
 
     @wraps(ask)
     def answer(death: Death) -> _Answer:
-        if last:
-            known, given = last[0]
-            if known is death:
-                return given
-        given = ask(death)
-        last[:] = [(death, given)]
-        return given
+        # By identity: equality would compare all that is known of it. A reference that has died names another death,
+        # which has taken its place in memory.
+        key = id(death)
+        before = given.get(key)
+        if before is not None and before[0]() is death:
+            return before[1]
+        found = ask(death)
+        given[key] = (weakref.ref(death, lambda gone: _forget(given, key, gone)), found)
+        return found
 
     return answer
+
+
+def _forget(given: dict[int, tuple[weakref.ref[Death], _Answer]], key: int, gone: weakref.ref[Death]) -> None:
+    if key in given and given[key][0] is gone:
+        del given[key]

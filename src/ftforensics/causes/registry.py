@@ -75,7 +75,12 @@ def causes() -> tuple[Cause, ...]:
 
 
 def find_cause(identifier: str) -> Cause | None:
-    return next((cause for cause in causes() if cause.id == identifier), None)
+    return _by_id().get(identifier)
+
+
+@cache
+def _by_id() -> dict[str, Cause]:
+    return {cause.id: cause for cause in causes()}
 
 
 def _load(family: str, name: str) -> Cause:

@@ -9,6 +9,7 @@ import msgspec
 from ftforensics.cli.collector import without_collector
 from ftforensics.cli.inputs import gather
 from ftforensics.cli.progress import Progress
+from ftforensics.cli.shares import in_shares
 from ftforensics.diagnose import DiskSymbols, diagnose
 from ftforensics.host.host import Host
 from ftforensics.model.case import Case
@@ -25,7 +26,7 @@ from ftforensics.symbols.cache import SymbolCache
 def diagnose_case(case: Case) -> Diagnosis:
     host = Host()
     with without_collector():
-        return diagnose(case, DiskSymbols(host, _cache(host)))
+        return diagnose(case, DiskSymbols(host, _cache(host)), in_shares)
 
 
 def _cache(host: Host) -> SymbolCache:

@@ -14,7 +14,7 @@ from ftforensics.diagnose.collectives import with_behind
 from ftforensics.diagnose.crash import prepare
 from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.diagnose.first_failure import in_order, is_alike, is_taken_along
-from ftforensics.diagnose.judge import Judge, Judged
+from ftforensics.diagnose.judge import Judge, Judged, Spread, at_once
 from ftforensics.diagnose.missing import with_missing
 from ftforensics.diagnose.names import Resolver, module_offsets
 from ftforensics.diagnose.process_report import report_of
@@ -31,17 +31,17 @@ from ftforensics.model.run import RunEvidence
 MOST_DETAILED = 64  # processes with their memory and last second: a rank beyond has the story of its equals
 
 
-def diagnose(case: Case, resolve: Resolver = module_offsets) -> Diagnosis:
+def diagnose(case: Case, resolve: Resolver = module_offsets, spread: Spread = at_once) -> Diagnosis:
     """The diagnosis of a case: its last attempt in full, the earlier ones in a line each.
 
     Among several deaths the root is the earliest own failure; a process that ended because of another one is
     collateral of it. A case without any death is undecided and says so.
     """
     *earlier, last = split(_in_one_order(case))
-    diagnosis = _diagnose_attempt(last.case, resolve)
+    diagnosis = _diagnose_attempt(last.case, resolve, spread)
     if not earlier:
         return diagnosis
-    attempts = [in_one_line(one, _diagnose_attempt(one.case, resolve)) for one in earlier[-MOST_ATTEMPTS:]]
+    attempts = [in_one_line(one, _diagnose_attempt(one.case, resolve, spread)) for one in earlier[-MOST_ATTEMPTS:]]
     gaps = diagnosis.gaps
     if len(earlier) > MOST_ATTEMPTS:
         gaps = [*gaps, Gap("case", f"{len(earlier) - MOST_ATTEMPTS} still earlier attempts were not looked at")]
@@ -68,13 +68,13 @@ def _path(one: CaseRecord | CaseRing | CaseException | RunEvidence | LauncherLog
     return one.path or ""
 
 
-def _diagnose_attempt(case: Case, resolve: Resolver) -> Diagnosis:
+def _diagnose_attempt(case: Case, resolve: Resolver, spread: Spread) -> Diagnosis:
     if (several := several_jobs(case)) is not None:
         case = msgspec.structs.replace(case, gaps=[*case.gaps, several])
     crashes = [prepare(record, resolve) for record in case.records]
     deaths = with_behind(with_missing(build_deaths(case, crashes), case), case.launcher_logs)
     judge = Judge(resolve, case.changes, deaths=len(deaths))
-    order = in_order([judge.judge(death) for death in deaths])
+    order = in_order(judge.judge_all(deaths, spread))
     if not order.judged:
         return Diagnosis(verdict=_nothing_died(case), gaps=list(case.gaps), processes=[])
     first = order.judged[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -32,6 +33,15 @@ class Judged(msgspec.Struct, frozen=True):
     significance: int = 0
 
 
+_Answers = list[tuple[Weighed, list[SignalOwners]]]
+Spread = Callable[[Sequence[Death], Callable[[Sequence[Death]], _Answers]], list[_Answers]]
+"""Has consecutive shares of the deaths looked at, by several processes where they are many."""
+
+
+def at_once(deaths: Sequence[Death], work: Callable[[Sequence[Death]], _Answers]) -> list[_Answers]:
+    return [work(deaths)]
+
+
 class Judge:
     """Ranks that their launcher ended are alike by the thousand: what is known of one of them is said of all."""
 
@@ -52,6 +62,14 @@ class Judge:
             self._alike[shape] = judged.weighed
             return judged
         return Judged(death, self._with_its_own(death, known), self._owners(death))
+
+    def judge_all(self, deaths: Sequence[Death], spread: Spread) -> list[Judged]:
+        """In their order. What comes back from another process is the answer, not the question with it."""
+        answers = spread(deaths, lambda share: [(one.weighed, one.owners) for one in map(self.judge, share)])
+        return [
+            Judged(death, weighed, owners)
+            for death, (weighed, owners) in zip(deaths, chain.from_iterable(answers), strict=True)
+        ]
 
     def _with_its_own(self, death: Death, known: Weighed) -> Weighed:
         """The same verdict on this death's own evidence: only the cause that it names is asked again."""

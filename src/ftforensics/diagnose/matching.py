@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 
 import msgspec
@@ -50,6 +50,19 @@ def other_machine(one: str | None, other: str | None) -> bool:
     if one is None or other is None or _NO_NAME.match(one) or _NO_NAME.match(other):
         return False
     return _short(one) != _short(other)
+
+
+class Machines:
+    """Of many names: may one more be another name of one of them? What other_machine() says of each."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        names = list(names)
+        self._short = {_short(name) for name in names}
+        self._nameless = any(_NO_NAME.match(name) for name in names)
+
+    def may_have(self, name: str) -> bool:
+        nameless = self._nameless or bool(self._short and _NO_NAME.match(name))
+        return nameless or _short(name) in self._short
 
 
 def match_line(line: LogLine, pid: int | None, comm: str | None, log: KernelLog, death: Death) -> Match | None:

@@ -11,7 +11,7 @@ from ftforensics.model.basics import Address, Gap
 from ftforensics.model.crash import CrashRecord, Module, RawFrame
 from ftforensics.model.diagnosis import Frame
 from ftforensics.symbols.cache import SymbolCache
-from ftforensics.symbols.resolve import Symbolizer
+from ftforensics.symbols.resolve import Answered, Symbolizer
 
 
 class Resolution(msgspec.Struct, frozen=True):
@@ -30,9 +30,10 @@ class DiskSymbols:
     def __init__(self, host: Host, cache: SymbolCache | None = None) -> None:
         self._host = host
         self._cache = cache
+        self._answered: Answered = {}
 
     def __call__(self, record: CrashRecord, raw: Sequence[RawFrame]) -> Resolution:
-        symbolizer = Symbolizer(record.modules or [], self._host, self._cache)
+        symbolizer = Symbolizer(record.modules or [], self._host, self._cache, self._answered)
         locations = symbolizer.frames(raw)
         frames = [
             Frame(

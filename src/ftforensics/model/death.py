@@ -155,7 +155,7 @@ class Behind(msgspec.Struct, frozen=True):
     cites: list[Cite] = []
 
 
-class Death(msgspec.Struct, frozen=True):
+class Death(msgspec.Struct, frozen=True, weakref=True):
     """One process's end.
 
     pid: as its own launcher and record see it; host_pids: pids that the kernel's log may use for it (NSpid, or `pid`

@@ -35,26 +35,42 @@ class Mapping(msgspec.Struct, frozen=True):
 
 
 class AddressSpace:
-    """All mappings of a process, in order. Lines that do not parse are left out."""
+    """All mappings of a process, in order. Lines that do not parse are left out.
+
+    A line is parsed when it is asked for: a process of torch has two thousand of them, and a crash is about one."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self.mappings = sorted(filter(None, map(parse_mapping, lines)), key=lambda mapping: mapping.start)
-        self._starts = [mapping.start for mapping in self.mappings]
+        self._lines = sorted(
+            ((start, line) for line in lines if (start := _start(line)) is not None), key=lambda entry: entry[0]
+        )
+        self._starts = [start for start, _ in self._lines]
+
+    @property
+    def mappings(self) -> list[Mapping]:
+        return [mapping for _, line in self._lines if (mapping := parse_mapping(line)) is not None]
 
     def __bool__(self) -> bool:
-        return bool(self.mappings)
+        return any(parse_mapping(line) is not None for _, line in self._lines)
 
     def at(self, address: int) -> Mapping | None:
         """The mapping that holds `address`."""
-        index = bisect_right(self._starts, address) - 1
-        if index >= 0 and address < self.mappings[index].end:
-            return self.mappings[index]
+        for index in range(bisect_right(self._starts, address) - 1, -1, -1):
+            mapping = parse_mapping(self._lines[index][1])
+            if mapping is not None:
+                return mapping if address < mapping.end else None
         return None
 
     def above(self, address: int) -> Mapping | None:
         """The first mapping that starts above `address`."""
-        index = bisect_right(self._starts, address)
-        return self.mappings[index] if index < len(self.mappings) else None
+        following = (parse_mapping(line) for _, line in self._lines[bisect_right(self._starts, address) :])
+        return next((mapping for mapping in following if mapping is not None), None)
+
+
+def _start(line: str) -> int | None:
+    try:
+        return int(line.partition("-")[0], 16)
+    except ValueError:
+        return None
 
 
 def parse_mapping(line: str) -> Mapping | None:

@@ -9,6 +9,7 @@ software and the driver on that boot.
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,24 +35,33 @@ class Loaded(msgspec.Struct, frozen=True):
     software: Software | None = None
 
 
+class _Here(NamedTuple):
+    """This machine's name and boot, read once."""
+
+    name: str | None
+    boot_id: str | None
+
+
 def with_loaded(case: Case, host: Host) -> Case:
     """The case with every record's libraries, software and driver filled in where that can be done. Asks the driver,
     for up to three seconds a record: for the analyser, not for a process that a dying job waits for."""
-    return msgspec.structs.replace(case, records=[_completed(one, host) for one in case.records])
+    here = _here(host)
+    return msgspec.structs.replace(case, records=[_completed(one, host, here) for one in case.records])
 
 
-def _completed(one: CaseRecord, host: Host) -> CaseRecord:
-    found = loaded(one.record, host)
+def _completed(one: CaseRecord, host: Host, here: _Here) -> CaseRecord:
+    found = loaded(one.record, host, here)
     record = msgspec.structs.replace(
         one.record, libraries=found.libraries, driver=found.driver, software=found.software
     )
     return msgspec.structs.replace(one, record=record, gaps=[*one.gaps, *found.gaps])
 
 
-def loaded(record: CrashRecord, host: Host) -> Loaded:
-    """What the crashed process had loaded: the record's own lists, and what was loaded after they were made."""
+def loaded(record: CrashRecord, host: Host, here: _Here | None = None) -> Loaded:
+    """What the crashed process had loaded: the record's own lists, and what was loaded after they were made.
+    here: this machine, where the caller has more than one record."""
     gaps: list[Gap] = []
-    elsewhere = _elsewhere(record, host)
+    elsewhere = _elsewhere(record, here or _here(host))
     libraries = _still_mapped(record)
     known = {library.path for library in libraries or []}
     late = [module for module in record.modules or [] if kind_of(module.path) and module.path not in known]
@@ -135,16 +145,20 @@ def _counted(libraries: list[Library]) -> list[Library]:
     ]
 
 
-def _elsewhere(record: CrashRecord, host: Host) -> str | None:
+def _here(host: Host) -> _Here:
+    return _Here(host_name(host), boot_of(host))
+
+
+def _elsewhere(record: CrashRecord, here: _Here) -> str | None:
     """Why this machine's state is not the crashed process's, or None. Containers of one machine share the boot id, so
     that the host name must be the same too."""
     boot_id = record.time.boot_id if record.time else None
     name = record.job.host if record.job else None
     if boot_id is None or name is None:
         return "it does not say on which machine and boot it was written"
-    if name != host_name(host):
+    if name != here.name:
         return f"it was written on {name}, another machine or container than this"
-    if boot_id != boot_of(host):
+    if boot_id != here.boot_id:
         return "this machine was started again since"
     return None
 

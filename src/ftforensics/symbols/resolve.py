@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,15 +50,37 @@ class _Question(msgspec.Struct, frozen=True):
     looked_up: int
 
 
-class Symbolizer:
-    """Names addresses of one process. modules: what was mapped; host: where the files are; cache: earlier answers."""
+class _Asked(NamedTuple):
+    """A question about one library, wherever it was mapped."""
 
-    def __init__(self, modules: Iterable[Module], host: Host, cache: SymbolCache | None = None) -> None:
+    path: str
+    deleted: bool | None
+    build_id: str | None
+    inode: int | None
+    offsets: tuple[int, ...]
+
+
+Answered = dict[_Asked, tuple[LibraryFile, dict[int, Entry]]]
+"""What one analysis has asked already. Ranks that end in the same way ask the same, thousands of them."""
+
+
+class Symbolizer:
+    """Names addresses of one process. modules: what was mapped; host: where the files are; cache: earlier answers;
+    answered: those of the processes before it, whose are added."""
+
+    def __init__(
+        self,
+        modules: Iterable[Module],
+        host: Host,
+        cache: SymbolCache | None = None,
+        answered: Answered | None = None,
+    ) -> None:
         self._modules = sorted(modules, key=lambda module: module.base)
         self._bases = [int(module.base) for module in self._modules]
         self._host = host
         self._cache = cache if cache is not None else SymbolCache(None)
         self._files: dict[int, LibraryFile] = {}
+        self._answered: Answered = answered if answered is not None else {}
 
     def frames(self, frames: Sequence[RawFrame]) -> list[Location]:
         """Locations of stack frames, innermost first or in any other order.
@@ -108,6 +131,14 @@ class Symbolizer:
         return None
 
     def _answers(self, index: int, module: Module, offsets: list[int]) -> dict[int, Entry]:
+        asked = _Asked(module.path, module.deleted, module.build_id, module.inode, tuple(offsets))
+        before = self._answered.get(asked)
+        if before is None:
+            before = self._answered[asked] = self._looked_up(module, offsets)
+        self._files[index], answers = before
+        return answers
+
+    def _looked_up(self, module: Module, offsets: list[int]) -> tuple[LibraryFile, dict[int, Entry]]:
         with ExitStack() as stack:
             library = open_library(self._host, module, stack)
             known = self._cached(library)
@@ -121,11 +152,11 @@ class Symbolizer:
                         library.file, state=FileState.UNREADABLE, why=str(error), source=None
                     )
                     library = Library(file)
-            self._files[index] = library.file
         build_id, source = module.build_id, library.file.source
         if fresh and build_id is not None and source is not None:
             self._cache.write(build_id, source, known.values(), fresh)
-        return {offset: Entry(offset) for offset in offsets} | known | {entry.offset: entry for entry in fresh}
+        answers = {offset: Entry(offset) for offset in offsets} | known | {entry.offset: entry for entry in fresh}
+        return library.file, answers
 
     def _cached(self, library: Library) -> dict[int, Entry]:
         """Earlier answers. Without any file left those of an earlier analysis still hold: the build-id says so."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ftforensics.capture.redact import REDACTED, is_secret_name, redact, redact_arguments, redact_named
+from ftforensics.capture.redact import _NAME_MARKS, REDACTED, is_secret_name, redact, redact_arguments, redact_named
 
 ALNUM = string.ascii_letters + string.digits
 HEX40 = "3f786850e387550fdab836ed7e6dc881de23001b"
@@ -343,3 +343,15 @@ def test_what_only_begins_as_a_cpp_name_does_goes() -> None:
     assert len(kept) <= 5  # of those that begin so, which is one secret in 4,096
     token = ISSUED["github classic"]
     assert token not in redact(f"_ZN3c105{token}")
+
+
+@given(st.lists(st.sampled_from([*_NAME_MARKS, "api", "user", "pad", "Xa", "-", "_", "1"]), max_size=5), st.booleans())
+@example(["hub", "_", "Token"], False)
+def test_a_text_without_any_mark_of_a_name_holds_no_secret_by_name(parts: list[str], humps: bool) -> None:
+    name = "".join(part.capitalize() if humps else part for part in parts)
+    assert not is_secret_name(name) or any(mark in name.lower() for mark in _NAME_MARKS)
+
+
+def test_a_quick_look_passes_no_secret_by() -> None:
+    for name in SECRET_NAMES:
+        assert redact(f"--{name.lstrip('-')} hunter2") == f"--{name.lstrip('-')} {REDACTED}"

@@ -18,7 +18,7 @@ def test_each_death_has_its_own_answer() -> None:
 
     one, other = Death(pid=1), Death(pid=2)
     assert [pid(one), pid(one), pid(other), pid(one)] == [1, 1, 2, 1]
-    assert len(asked) == 3, "asked once for each change"
+    assert len(asked) == 2, "asked once for each"
 
 
 def test_an_equal_death_is_another_one() -> None:

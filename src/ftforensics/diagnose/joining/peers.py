@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftforensics.diagnose.matching import other_machine
+from ftforensics.diagnose.matching import Machines
 from ftforensics.model.death import Death
 from ftforensics.model.launcher import Peer
 from ftforensics.parsers.peer_lost import peers_of
@@ -16,17 +16,14 @@ MOST_PEERS = 16
 
 def with_peers(deaths: Sequence[Death]) -> list[Death]:
     ranks = {death.rank for death in deaths if death.rank is not None}
-    hosts = list({death.host: None for death in deaths if death.host is not None})
-    cache: dict[str, bool] = {}
+    machines = Machines({death.host for death in deaths if death.host is not None})
 
     def is_known(peer: Peer) -> bool:
         if peer.rank is not None:
             return peer.rank in ranks
         host = peer.host or ""
-        if host not in cache:
-            # An address says nothing about which name it has.
-            cache[host] = any(host == one or not other_machine(one, host) for one in hosts if not _is_address(host))
-        return cache[host]
+        # An address says nothing about which name it has.
+        return not _is_address(host) and machines.may_have(host)
 
     result = []
     for death in deaths:
