@@ -118,8 +118,9 @@ def consequence(death: Death, best: Finding | None, relations: Relations) -> Cit
     before = left_by(death)
     if before is not None:
         return before.cites[0] if before.peer_lost and before.cites else None
-    if best is not None and best.cause == "launcher-teardown" and best.confidence is not Confidence.POSSIBLE:
-        return _first(best.supports) if relations.others(death) else None
+    torn_down = best is not None and best.cause == "launcher-teardown" and best.confidence is not Confidence.POSSIBLE
+    if best is not None and torn_down and relations.others(death):
+        return _first(best.supports)
     if death.ended_by and death.signal in (None, SIGTERM, SIGKILL):
         alive = next((said for said in death.ended_by if not said.everybody), None)
         # Whom its launcher ended was alive, whoever else is known: the first failure may be on another node.

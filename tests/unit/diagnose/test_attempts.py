@@ -219,3 +219,12 @@ def test_two_jobs_at_the_same_time_are_named() -> None:
     said = [gap.why for gap in diagnose(Case(runs=[one, two])).gaps]
     assert any("a/evidence.jsonl and b/evidence.jsonl each saw rank 0 end" in why for why in said)
     assert not any("two jobs" in gap.why for gap in diagnose(Case(runs=[one, beside])).gaps)
+
+
+def test_the_traces_of_one_process_are_of_one_attempt_though_its_wall_clock_was_set() -> None:
+    """The ring's pair of clocks was read before that, the exception's time after."""
+    record = raised(10, 50.0)
+    assert record.record.time is not None
+    time = msgspec.structs.replace(record.record.time, realtime=EPOCH + 7250.0)
+    later = msgspec.structs.replace(record, record=msgspec.structs.replace(record.record, time=time))
+    assert len(split(Case(rings=[ring(10, 10.0, 50.0)], exceptions=[later]))) == 1

@@ -25,6 +25,7 @@ from ftforensics.model.ring import ClockPair, FastSample, Ring, RingEnd, RingPro
 from ftforensics.model.run import Counted, Died, Ended, Forwarded, RunEvidence, Sent, Started
 
 BOOT = "11111111-0000-4000-8000-000000000000"
+OTHER = "22222222-0000-4000-8000-000000000000"
 GROUP = "/batch/job"
 INITIAL = 0xEFFFFFFC
 EPOCH = 1_000_000.0  # realtime minus monotonic
@@ -421,3 +422,19 @@ def test_what_this_tool_starts_beside_a_job_is_no_death_of_the_job() -> None:
         assert [death.pid for death in build_deaths(Case(runs=[run(ours, job)]), [])] == [10]
         # Who runs it himself is told of its end.
         assert build_deaths(Case(runs=[run(msgspec.structs.replace(ours, direct=True))]), [])[0].pid == 11
+
+
+def test_the_same_start_says_more_than_that_nothing_speaks_against_it() -> None:
+    """Two of one number, one of which does not say when it was started, and a run whose first line is lost."""
+    vague = msgspec.structs.replace(ring(10), process=RingProcess(10, boot_id=OTHER, host="gpu-08", rank=1))
+    exact = ring(10)
+    for rings in ([vague, exact], [exact, vague]):
+        watched = [death for death in build_deaths(of(*rings, runs=[run(died(10), started=None)]), []) if death.watched]
+        assert [death.rank for death in watched] == [0]
+
+
+def test_a_run_that_names_its_boot_comes_before_one_whose_first_line_is_lost() -> None:
+    lost = run(died(10, start_ticks=None, status=0, signal=None, code=0), started=None, path="lost/evidence.jsonl")
+    for runs in ([lost, run(died(10))], [run(died(10)), lost]):
+        deaths = build_deaths(of(ring(10), runs=runs), [])
+        assert [(death.signal, death.ring is not None) for death in deaths] == [(9, True)]

@@ -285,3 +285,22 @@ def test_the_order_in_which_files_are_named_changes_nothing() -> None:
     ]
     answers = [diagnose(Case(launcher_logs=[logs[at] for at in order])) for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0))]
     assert answers[0] == answers[1] == answers[2]
+
+
+def living(pid: int, at: float, alive: bool) -> CaseRing:
+    process = RingProcess(pid, start_ticks=pid, boot_id=BOOT, host="host-1", comm="python", rank=pid - 100)
+    return CaseRing(Ring(process, [ClockPair(1_000_000.0, 0.0, 0.0)], installed=1.0, last=at), f"{pid}.ring", alive)
+
+
+def test_a_process_that_still_runs_was_not_first() -> None:
+    assert roles(diagnose(Case(rings=[living(100, 10.0, alive=True)]))) == {0: "unknown"}
+    for rings in (
+        [living(100, 10.0, True), living(101, 10.0, False)],
+        [living(101, 10.0, False), living(100, 9.0, True)],
+    ):
+        assert roles(diagnose(Case(rings=rings))) == {1: "root", 0: "unknown"}
+
+
+def test_whom_its_launcher_ended_is_no_root_though_it_is_all_that_is_known() -> None:
+    diagnosis = told(SignalledBy(line(2), "torchrun", 100, 15), ended(6, 0, signal=15))
+    assert roles(diagnosis) == {0: "collateral"} and diagnosis.verdict.cause == "launcher-teardown"

@@ -184,10 +184,9 @@ class Drafts:
     def same_process(
         self, pid: int | None, start_ticks: int | None, host: str | None, boot_id: str | None
     ) -> Draft | None:
-        """The draft of this very process: same number, start and boot, as far as both sides know them."""
-        for draft in self.of_pid(pid):
-            if None not in (draft.start_ticks, start_ticks) and draft.start_ticks != start_ticks:
-                continue
-            if draft.may_be_of(host, boot_id):
-                return draft
-        return None
+        """The draft of this very process: same number, start and boot, as far as both sides know them. The same start
+        says more than that nothing speaks against it."""
+        able = [draft for draft in self.of_pid(pid) if draft.may_be_of(host, boot_id)]
+        same = [draft for draft in able if start_ticks is not None and draft.start_ticks == start_ticks]
+        able = same or [draft for draft in able if None in (draft.start_ticks, start_ticks)]
+        return able[0] if able else None

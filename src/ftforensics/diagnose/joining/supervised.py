@@ -21,7 +21,8 @@ _DATA_WORKER = "pt_data_worker"  # torch/utils/data/_utils/worker.py names its p
 
 
 def add_runs(drafts: Drafts, runs: Sequence[RunEvidence]) -> None:
-    for run in runs:
+    # One whose first line is lost names no boot: what is then left is its own.
+    for run in sorted(runs, key=lambda run: run.started is None):
         _add_run(drafts, run)
     for run in runs:
         if run.started is not None:
@@ -125,7 +126,9 @@ def _was_traced(run: RunEvidence, at: float | None) -> bool:
 
 
 def _of_died(drafts: Drafts, died: Died, run: RunEvidence) -> Draft | None:
-    """By a number that the process itself knows: the supervisor sees its number outside, and those inside."""
+    """By a number that the process itself knows: the supervisor sees its number outside, and those inside. The same
+    start says more than that nothing speaks against it."""
+    fitting = None
     for pid in dict.fromkeys((died.pid, *died.nspid)):
         for draft in drafts.of_pid(pid):
             if draft.pid not in (died.pid, *died.nspid):
@@ -133,12 +136,11 @@ def _of_died(drafts: Drafts, died: Died, run: RunEvidence) -> Draft | None:
             if draft.boot_id is not None and _boot(run) is not None and draft.boot_id != _boot(run):
                 continue
             if None not in (draft.start_ticks, died.start_ticks):
-                if draft.start_ticks != died.start_ticks:
-                    continue
-            elif draft.watched:
-                continue  # a wait status is collected once: the number was given out again
-            return draft
-    return None
+                if draft.start_ticks == died.start_ticks:
+                    return draft
+            elif not draft.watched and fitting is None:  # a wait status is collected once, for each use of a number
+                fitting = draft
+    return fitting
 
 
 def _apply_died(draft: Draft, died: Died, run: RunEvidence, clocks: Clocks) -> None:
