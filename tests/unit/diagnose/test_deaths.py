@@ -438,3 +438,10 @@ def test_a_run_that_names_its_boot_comes_before_one_whose_first_line_is_lost() -
     for runs in ([lost, run(died(10))], [run(died(10)), lost]):
         deaths = build_deaths(of(ring(10), runs=runs), [])
         assert [(death.signal, death.ring is not None) for death in deaths] == [(9, True)]
+
+
+def test_what_a_run_saw_is_not_about_another_machines_process_of_that_number() -> None:
+    """Whose ring lacks its boot."""
+    elsewhere = msgspec.structs.replace(ring(10), process=RingProcess(10, host="other-node", rank=1))
+    deaths = build_deaths(of(elsewhere, runs=[run(died(10))]), [])
+    assert sorted((death.host, death.signal) for death in deaths if death.host) == [("gpu-07", 9), ("other-node", None)]

@@ -133,7 +133,7 @@ def _of_died(drafts: Drafts, died: Died, run: RunEvidence) -> Draft | None:
         for draft in drafts.of_pid(pid):
             if draft.pid not in (died.pid, *died.nspid):
                 continue
-            if draft.boot_id is not None and _boot(run) is not None and draft.boot_id != _boot(run):
+            if not draft.may_be_of(run.started.host if run.started else None, _boot(run)):
                 continue
             if None not in (draft.start_ticks, died.start_ticks):
                 if draft.start_ticks == died.start_ticks:
