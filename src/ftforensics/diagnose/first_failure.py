@@ -23,6 +23,8 @@ from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding
 from ftforensics.model.moment import Moment
 
+MOST_COMPARED = 64  # of ten thousand ranks that failed alike
+
 
 class Order(msgspec.Struct, frozen=True):
     """judged: the first failure first, consequences last; root: it, when that is decided; rivals: own failures of which
@@ -55,7 +57,16 @@ def in_order(judged: Sequence[Judged]) -> Order:
         return Order(ordered)
     first = ordered[0]
     rivals = [one for one in ordered[1:] if _competes(one, first) and not _comes_before(first, one, explained)]
-    return Order(ordered, rivals=[first, *rivals]) if rivals else Order(ordered, first)
+    return Order(ordered, rivals=[first, *_earliest(rivals, explained)]) if rivals else Order(ordered, first)
+
+
+def _earliest(rivals: Sequence[Judged], explained: bool) -> Sequence[Judged]:
+    """Without those that another rival surely preceded: of several equal ones `first` is any, and knows not all."""
+    some = rivals[:MOST_COMPARED]
+    kept = [
+        one for one in rivals if not any(_comes_before(other, one, explained) for other in some if other is not one)
+    ]
+    return kept or rivals
 
 
 def is_alike(one: Judged, other: Judged) -> bool:

@@ -304,3 +304,11 @@ def test_a_process_that_still_runs_was_not_first() -> None:
 def test_whom_its_launcher_ended_is_no_root_though_it_is_all_that_is_known() -> None:
     diagnosis = told(SignalledBy(line(2), "torchrun", 100, 15), ended(6, 0, signal=15))
     assert roles(diagnosis) == {0: "collateral"} and diagnosis.verdict.cause == "launcher-teardown"
+
+
+def test_which_of_two_machines_is_given_first_decides_nothing() -> None:
+    """Rank 2 ended after rank 0 by the clock of their machine, and within the doubt about rank 1's."""
+    runs = [run(BOOT, died(0, 10.0), died(2, 10.5, 6)), run(OTHER_BOOT, died(1, 10.0))]
+    for given in (runs, runs[::-1]):
+        verdict = diagnose(Case(runs=given)).verdict
+        assert (verdict.cause, verdict.confidence) == ("native-fault", "likely")
