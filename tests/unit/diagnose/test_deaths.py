@@ -13,9 +13,10 @@ from ftforensics.diagnose import diagnose
 from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.diagnose.roles import Relations, consequence
 from ftforensics.model.basics import Address
-from ftforensics.model.case import Case, CaseRing
-from ftforensics.model.crash import Sender
+from ftforensics.model.case import Case, CaseException, CaseRing
+from ftforensics.model.crash import Job, Process, Sender, Time
 from ftforensics.model.death import Death
+from ftforensics.model.exception import ExceptionRecord, Raised
 from ftforensics.model.kernel import Fault, KernelLog, LogLine, OomKill
 from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, ProcessStarted, SignalledBy, TextLine
 from ftforensics.model.mechanism import Mechanism
@@ -445,3 +446,17 @@ def test_what_a_run_saw_is_not_about_another_machines_process_of_that_number() -
     elsewhere = msgspec.structs.replace(ring(10), process=RingProcess(10, host="other-node", rank=1))
     deaths = build_deaths(of(elsewhere, runs=[run(died(10))]), [])
     assert sorted((death.host, death.signal) for death in deaths if death.host) == [("gpu-07", 9), ("other-node", None)]
+
+
+def test_the_same_boot_says_more_than_none() -> None:
+    """An exception that does not say when its process was started, and two rings of that number."""
+    nameless = msgspec.structs.replace(ring(10), process=RingProcess(10, start_ticks=999, host="gpu-07", rank=1))
+    record = ExceptionRecord(
+        time=Time(boot_id=BOOT),
+        process=Process(pid=10),
+        job=Job(host="gpu-07"),
+        exceptions=[Raised("ValueError", "no")],
+    )
+    for rings in ([nameless, ring(10)], [ring(10), nameless]):
+        case = of(*rings, exceptions=[CaseException(record, "10.exception.json")])
+        assert [death.rank for death in build_deaths(case, []) if death.raised is not None] == [0]

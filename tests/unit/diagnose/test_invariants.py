@@ -120,7 +120,7 @@ def rings(draw: Any, who: Somebody) -> CaseRing:
         end=RingEnd(how, who.at if how else None, code),
     )
     alive = how is None and (who.signal, who.code) == (None, None) and draw(st.booleans())
-    return CaseRing(ring, f"{who.host}/{who.pid}.ring", alive=alive)
+    return CaseRing(ring, f"{who.boot[0]}/{who.pid}.ring", alive=alive)
 
 
 @st.composite
@@ -154,7 +154,7 @@ def exceptions(draw: Any, who: Somebody) -> CaseException:
             thread=None,
             worker_of=None,
         )
-    return CaseException(record, f"{who.host}/{who.pid}.exception.json")
+    return CaseException(record, f"{who.boot[0]}/{who.pid}.exception.json")
 
 
 @st.composite
@@ -166,7 +166,7 @@ def records(draw: Any, who: Somebody) -> CaseRecord:
         job=Job(host=draw(kept(who.host)), rank=draw(kept(who.rank)), world_size=draw(SIZES)),
         signal=Signal(number, name) if number is not None else None,
     )
-    return CaseRecord(record, f"{who.host}/{who.pid}.crash.json")
+    return CaseRecord(record, f"{who.boot[0]}/{who.pid}.crash.json")
 
 
 @st.composite
@@ -270,6 +270,10 @@ def said(diagnosis: Diagnosis) -> tuple[Any, ...]:
     return diagnosis.verdict.cause, diagnosis.verdict.confidence, who
 
 
+def is_a_failure(process: ProcessReport) -> bool:
+    return process.role != "collateral" and not process.alive and process.exit.code != 0
+
+
 def is_known(case: Case) -> bool:
     """Do more than a kernel's log and a log's last words tell of an end? Those are asked where nothing else does."""
     if any(died.direct for run in case.runs for died in run.died):
@@ -362,8 +366,8 @@ def test_one_more_that_its_launcher_ended_changes_nothing(case: Case) -> None:
     longer = msgspec.structs.replace(log, events=[*log.events, *ended])
     before = diagnose(case)
     after = diagnose(msgspec.structs.replace(case, launcher_logs=[*case.launcher_logs[:-1], longer]))
-    # Of victims alone any may be the one that the verdict is about; a status of one of the job's helpers is only looked
-    # at where no process of the job itself is known to have ended.
+    # Where nobody failed any may be the one that the verdict is about; a status of one of the job's helpers is only
+    # looked at where no process of the job itself is known to have ended.
     of_the_job = [one for one in before.processes if one.rank is not None or one.ring or one.record]
-    if is_known(case) and any(one.role != "collateral" for one in of_the_job):
+    if is_known(case) and any(is_a_failure(one) for one in of_the_job):
         assert (after.verdict.cause, said(after)[2]) == (before.verdict.cause, said(before)[2])

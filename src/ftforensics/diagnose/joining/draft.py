@@ -184,9 +184,9 @@ class Drafts:
     def same_process(
         self, pid: int | None, start_ticks: int | None, host: str | None, boot_id: str | None
     ) -> Draft | None:
-        """The draft of this very process: same number, start and boot, as far as both sides know them. The same start
-        says more than that nothing speaks against it."""
+        """The draft of this very process: same number, start and boot, as far as both sides know them. The same start,
+        and then the same boot, says more than that nothing speaks against it."""
         able = [draft for draft in self.of_pid(pid) if draft.may_be_of(host, boot_id)]
         same = [draft for draft in able if start_ticks is not None and draft.start_ticks == start_ticks]
         able = same or [draft for draft in able if None in (draft.start_ticks, start_ticks)]
-        return able[0] if able else None
+        return max(able, key=lambda draft: boot_id is not None and draft.boot_id == boot_id, default=None)
