@@ -13,7 +13,7 @@ import msgspec
 
 from ftforensics.diagnose.counters import Counters
 from ftforensics.diagnose.gpu_events import GpuEvents
-from ftforensics.diagnose.joining.alone import add_given, add_whatever_is_known
+from ftforensics.diagnose.joining.alone import add_given, add_told_launchers, add_whatever_is_known
 from ftforensics.diagnose.joining.draft import Draft, Drafts
 from ftforensics.diagnose.joining.family import Family, Together
 from ftforensics.diagnose.joining.kernel import KernelWord, one_record_one_death
@@ -43,6 +43,7 @@ def build_deaths(case: Case, crashes: Sequence[Crash]) -> list[Death]:
     add_logs(drafts, case.launcher_logs)
     add_error_files(drafts, case.exceptions)
     attribute_workers(drafts, case.launcher_logs)
+    add_told_launchers(drafts, case.launcher_logs)
     add_given(drafts, case)
     add_whatever_is_known(drafts, case)
     return _finish(case, list(drafts))

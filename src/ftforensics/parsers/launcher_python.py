@@ -66,6 +66,10 @@ _SUMMARY_WITHIN = 400  # lines from an entry's rank to the tracebacks in it
 _TORCHS_HOOK = re.compile(r"\[rank\d{1,7}\]: ?$")
 _SUMMARY_RANK = re.compile(r"^.{0,60}?  rank *: (\d{1,7}) \(local_rank: ")
 
+# torch/distributed/elastic/multiprocessing/api.py, _terminate_process_handler: the agent's word on itself.
+_OF_AGENT = "torch.distributed.elastic.multiprocessing.api.SignalException"
+_TOLD_TO_END = re.compile(r"Process (\d{1,10}) got signal: \d{1,3}$")
+
 # torch/multiprocessing/spawn.py, ProcessContext.join: below it stands the child's traceback.format_exc().
 _SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error:\s*$")
 # traceback.py sets a blank line, the announcement and another blank line between two tracebacks of a chain. Behind the
@@ -289,8 +293,10 @@ class TracebackReader:
         if kind.rpartition(".")[2] in _SUMMARIES:
             return
         workers = workers_of(message)
+        cited = line.cited()
+        told = _TOLD_TO_END.match(message) if kind.endswith(_OF_AGENT) else None
         event = ExceptionSeen(
-            line=line.cited(),
+            line=replace(cited, writer=int(told[1])) if told else cited,
             type=kind[:300],
             message=message[:_MESSAGE],
             rank=traceback.rank,

@@ -289,6 +289,33 @@ def test_what_the_launcher_ended_is_a_consequence() -> None:
     assert [(one.pid, one.role) for one in diagnosis.processes] == [(10, "root"), (11, "collateral")]
 
 
+_AGENTS = "torch.distributed.elastic.multiprocessing.api.SignalException"
+
+
+@pytest.mark.parametrize(
+    ("number", "before", "expected"),
+    [
+        (1, None, [(9, "root", "terminal-hangup"), (10, "collateral", "terminal-hangup")]),
+        (2, None, [(9, "root", "interrupted"), (10, "collateral", "interrupted")]),
+        (1, "Connection closed by peer", [(9, "root", "terminal-hangup"), (10, "collateral", "terminal-hangup")]),
+        (1, "shapes do not fit", [(10, "collateral", None)]),  # which was first, nothing says
+        (15, None, [(10, "collateral", None)]),  # by whoever lost another process elsewhere, perhaps
+    ],
+)
+def test_a_terminal_that_takes_the_launcher_along(
+    number: int, before: str | None, expected: list[tuple[int, str, str | None]]
+) -> None:
+    told = TextLine(_AGENTS, 7, path="launcher.log", writer=9)
+    events = [
+        SignalledBy(text(2), "torchrun", 10, number),
+        ExceptionSeen(told, _AGENTS, f"Process 9 got signal: {number}"),
+    ]
+    if before is not None:
+        events.insert(0, ExceptionSeen(text(1), "RuntimeError", before, peer_lost="peer" in before))
+    diagnosis = diagnose(Case(launcher_logs=[log(*events)]))
+    assert [(one.pid, one.role, diagnosis.verdict.cause) for one in diagnosis.processes] == expected
+
+
 def test_the_rank_that_lost_its_peer_is_a_consequence() -> None:
     lost = ExceptionSeen(text(), "RuntimeError", "Connection closed by peer", rank=0, peer_lost=True)
     lines = log(

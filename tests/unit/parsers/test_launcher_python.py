@@ -433,3 +433,13 @@ def test_a_message_whose_second_line_is_cut() -> None:
     text = "\n".join(traceback("", "RuntimeError: because of this:", 3)) + "\nthe driver is t"
     assert [one.cut for one in events(text) if isinstance(one, ExceptionSeen)] == [True]
     assert [one.cut for one in events(f"{text}\n") if isinstance(one, ExceptionSeen)] == [False]
+
+
+@pytest.mark.parametrize(
+    ("kind", "writer"),
+    [("torch.distributed.elastic.multiprocessing.api.SignalException", 4711), ("SignalException", None)],
+)
+def test_torchruns_agent_names_itself(kind: str, writer: int | None) -> None:
+    stack = 'Traceback (most recent call last):\n  File "run.py", line 1, in <module>\n'
+    (one,) = events(f"{stack}{kind}: Process 4711 got signal: 1\n")
+    assert isinstance(one, ExceptionSeen) and one.line.writer == writer

@@ -8,12 +8,13 @@ that does not handle or ignore it ends with status -1, or 129 where a shell repo
 ## How it is told apart
 
 SIGHUP ended the process. It is proven when the recorder noted that the kernel itself sent it, which it does for a
-terminal only, and the wait status fits; likely by the wait status alone. Where a process sent it, `killed-by-process`
-or `launcher-teardown` speaks.
+terminal only, and the wait status fits; likely by the wait status alone, or where torchrun says that it ended itself
+because of SIGHUP (SignalException). Where a process sent it, `killed-by-process` or `launcher-teardown` speaks.
 
 ## What to do
 
-1. Start long jobs in tmux, with `nohup`, `setsid`, `systemd-run --user`, or through a scheduler.
+1. Start long jobs in tmux, with `setsid`, `systemd-run --user`, or through a scheduler. `nohup` does not help torchrun:
+   it handles SIGHUP itself, and so no longer ignores it.
 
 ## Seen in the field
 
@@ -21,7 +22,8 @@ or `launcher-teardown` speaks.
 
 ## References
 
-- man 7 signal; man 4 tty; man 1 nohup; Linux drivers/tty/tty_jobctrl.c
+- PyTorch source, torch/distributed/elastic/multiprocessing/api.py, `_terminate_process_handler`; pytorch issue 67538
+- man 7 signal; man 4 tty; man 1 setsid; Linux drivers/tty/tty_jobctrl.c
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.ending import SI_KERNEL, is_own, last_signal, only_the_ring_says, senders, signal_of
+from ftforensics.causes.raised import signal_answered
 from ftforensics.causes.registry import Kind
+from ftforensics.model.basics import Cite
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 
@@ -38,6 +42,11 @@ _SIGHUP = 1
 
 
 def check_death(death: Death) -> Iterator[Finding]:
+    answered = signal_answered(death)
+    if answered is not None and answered[0] == _SIGHUP:
+        if not _came_from_a_process(death):
+            yield _finding(Confidence.LIKELY, "Ended itself because of SIGHUP", [*answered[1], *death.ending])
+        return
     if death.alive or signal_of(death) != _SIGHUP or any(not is_own(death, one) for one in senders(death)):
         return
     noted = last_signal(death)
@@ -48,15 +57,25 @@ def check_death(death: Death) -> Iterator[Finding]:
     outlived = noted is None and death.first and any(one.source == "launcher" for one in death.ending)
     likely = death.signal is not None and not outlived
     confidence = Confidence.PROVEN if sure else Confidence.LIKELY if likely else Confidence.POSSIBLE
-    yield Finding(
+    yield _finding(confidence, "Ended by SIGHUP", [*([noted.cite] if noted is not None else []), *death.ending])
+
+
+def _came_from_a_process(death: Death) -> bool:
+    return any(
+        one.sent.signal == _SIGHUP and not one.by_kernel and not is_own(death, one) for one in death.sent
+    ) or any(one.signal.number == _SIGHUP and one.signal.code != SI_KERNEL for one in death.signals)
+
+
+def _finding(confidence: Confidence, ended: str, supports: list[Cite]) -> Finding:
+    return Finding(
         cause="terminal-hangup",
         confidence=confidence,
-        summary="Ended by SIGHUP: the terminal or connection it was started from went away.",
-        supports=[*([noted.cite] if noted is not None else []), *death.ending],
+        summary=f"{ended}: the terminal or connection it was started from went away.",
+        supports=list(dict.fromkeys(supports)),
         remedies=[
             Remedy(
-                "Start it where no terminal can take it along: tmux, a scheduler, or this",
-                "nohup COMMAND... > log 2>&1 &",
+                "Start it where no terminal takes it along: tmux, a scheduler, or this (nohup is no help to torchrun)",
+                "setsid COMMAND... > log 2>&1 < /dev/null &",
             )
         ],
     )

@@ -10,12 +10,15 @@ from ftforensics.diagnose.joining.log_texts import give_native, status_of
 from ftforensics.diagnose.matching import locator
 from ftforensics.model.basics import Cite
 from ftforensics.model.case import Case
+from ftforensics.model.exception import Raised
 from ftforensics.model.kernel import Fault, KernelLog, OomKill
 from ftforensics.model.launcher import ExceptionSeen, LauncherLog
 from ftforensics.model.notice import Notice
 from ftforensics.parsers.cgroup_path import ancestry
+from ftforensics.parsers.exception_subject import About, subject_of
 
 SIGKILL, SIGSEGV = 9, 11
+_OF_TERMINALS = ("1", "2")  # SIGHUP, SIGINT
 _LONGEST_MESSAGE = 5  # lines of an exception's text below its first; torch adds four of advice to a CUDA error
 
 
@@ -32,6 +35,30 @@ def add_given(drafts: Drafts, case: Case) -> None:
     _apply_given(drafts, case)
     for log in case.launcher_logs if alone else []:
         give_native(drafts, log)
+
+
+def add_told_launchers(drafts: Drafts, logs: Sequence[LauncherLog]) -> None:
+    """Where all that is known of the processes is that their launcher ended them: a terminal told torchrun's agent to,
+    which names itself and raises (SignalException) what its main program does not catch. Not where anything else was
+    raised, which may have come first; SIGTERM comes from whoever lost another process elsewhere, too."""
+    if not len(drafts) or not all(draft.open and draft.ended_by and not draft.observed for draft in drafts):
+        return
+    raised = [(log, event) for log in logs for event in log.events if isinstance(event, ExceptionSeen)]
+    if any(not event.peer_lost and not event.ignored and _signal_behind(event) is None for _, event in raised):
+        return
+    for log, event in raised:
+        if event.line.writer is None or _signal_behind(event) not in _OF_TERMINALS or event.rank is not None:
+            continue
+        if not drafts.of_pid(event.line.writer):
+            draft = drafts.add(Draft(pid=event.line.writer, code=status_of(event), exceptions=[event]))
+            draft.when = event.line.moment
+            draft.ending.append(Cite("launcher", f"{log.path or 'log'}:{event.line.number}", event.line.text))
+
+
+def _signal_behind(event: ExceptionSeen) -> str | None:
+    """Number of the signal that it was raised because of."""
+    subject = subject_of(Raised(event.type, event.message))
+    return subject.what if subject.about is About.SIGNAL else None
 
 
 def add_whatever_is_known(drafts: Drafts, case: Case) -> None:
