@@ -198,7 +198,7 @@ def _from_record(record: ExceptionRecord, path: str | None) -> OwnException | No
     return OwnException(
         chain[0],
         chain[1:],
-        _place(failure) or _place(chain[0]),
+        _place_of(failure, chain),
         recorded=True,
         peer_lost=peer_lost,
         of_worker=of_worker,
@@ -239,7 +239,7 @@ def _from_log(exceptions: Sequence[ExceptionSeen]) -> OwnException | None:
     return OwnException(
         chain[0],
         chain[1:],
-        _place(failure) or _place(chain[0]),
+        _place_of(failure, chain),
         peer_lost=event.peer_lost or any(one.worker_pid is not None for one in group),
         of_worker=of_worker,
         cites=list(dict.fromkeys(cites)),
@@ -331,6 +331,34 @@ def _place(raised: Raised) -> RaisedFrame | None:
 
 def _text(raised: Raised) -> str:
     return f"{raised.type}: {raised.message}"[:_LONGEST].rstrip(": ")
+def _place_of(failure: Raised, chain: Sequence[Raised]) -> RaisedFrame | None:
+    place = _place(failure)
+    if place is not None and not is_library_code(place.file or ""):
+        return place
+    return _caller(failure, chain) or place or _place(chain[0])
+
+
+def _caller(failure: Raised, chain: Sequence[Raised]) -> RaisedFrame | None:
+    """The program's own code that called the library in which the failure was caught. A traceback begins where its
+    exception was caught; what was raised there instead went on through the callers, and its traceback has them."""
+    caught = failure
+    for one in reversed(chain[: [one is failure for one in chain].index(True)]):
+        if not caught.frames:
+            return None
+        where = caught.frames[0]
+        same = [
+            at for at, frame in enumerate(one.frames) if (frame.file, frame.function) == (where.file, where.function)
+        ]
+        if not same:
+            return None
+        own = (frame for frame in reversed(one.frames[: same[0]]) if frame.file and not is_library_code(frame.file))
+        found = next(own, None)
+        if found is not None:
+            return found
+        caught = one
+    return None
+
+
 
 
 # --- words for a sentence ---------------------------------------------------------------------------------------------

@@ -75,6 +75,27 @@ def test_the_first_failure_is_found_behind_such_a_question() -> None:
 
 
 def test_what_a_data_worker_raised_is_the_workers() -> None:
+SAVE, WRITE, CLOSE = (RaisedFrame("/venv/lib/python3.11/site-packages/torch/serialization.py", 1003, name) for name in
+                      ("save", "_save", "__exit__"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("instead", "place"),
+    [
+        ([TRAIN, SAVE, CLOSE], TRAIN),
+        ([SAVE, CLOSE], WRITE),  # caught in the library as well
+        ([TRAIN, CLOSE], WRITE),  # raised elsewhere: who called is not known
+        ([], WRITE),
+    ],
+)
+def test_a_failure_that_a_library_caught_is_placed_at_its_caller(
+    instead: list[RaisedFrame], place: RaisedFrame
+) -> None:
+    first = Raised("RuntimeError", "iostream error", [SAVE, WRITE], link="context")
+    own = own_exception(recorded(Raised("RuntimeError", "unexpected pos 704 vs 598", instead), first))
+    assert own is not None and own.failure is first and own.place == place
+
+
     own = own_exception(recorded(Raised("KeyError", HANDED_ON, [TRAIN, TORCH])))
     assert own is not None and own.of_worker
     assert said(own.failure) == "KeyError: 'image'" and own.place == RaisedFrame(
