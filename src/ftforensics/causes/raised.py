@@ -54,6 +54,7 @@ class OwnException(msgspec.Struct, frozen=True):
     recorded: bool = False
     peer_lost: bool = False
     of_worker: bool = False  # a DataLoader's worker raised it and the rank handed it on
+    task_pid: int | None = None  # Ray's worker process whose task raised it; this process asked for the result
     cites: list[Cite] = []
     hook: str | None = None
     thread: str | None = None  # it ended this thread, and the process may have gone on
@@ -242,6 +243,7 @@ def _from_log(exceptions: Sequence[ExceptionSeen]) -> OwnException | None:
         _place_of(failure, chain),
         peer_lost=event.peer_lost or any(one.worker_pid is not None for one in group),
         of_worker=of_worker,
+        task_pid=event.task_pid,
         cites=list(dict.fromkeys(cites)),
     )
 
@@ -329,8 +331,6 @@ def _place(raised: Raised) -> RaisedFrame | None:
     return next(own, raised.frames[-1] if raised.frames else None)
 
 
-def _text(raised: Raised) -> str:
-    return f"{raised.type}: {raised.message}"[:_LONGEST].rstrip(": ")
 def _place_of(failure: Raised, chain: Sequence[Raised]) -> RaisedFrame | None:
     place = _place(failure)
     if place is not None and not is_library_code(place.file or ""):
@@ -359,6 +359,8 @@ def _caller(failure: Raised, chain: Sequence[Raised]) -> RaisedFrame | None:
     return None
 
 
+def _text(raised: Raised) -> str:
+    return f"{raised.type}: {raised.message}"[:_LONGEST].rstrip(": ")
 
 
 # --- words for a sentence ---------------------------------------------------------------------------------------------

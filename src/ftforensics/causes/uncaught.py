@@ -150,6 +150,7 @@ def sentence(found: Uncaught) -> str:
     own = found.own
     place = f", raised at {place_text(own.place)}" if own.place is not None else ""
     where = " in a data loader's worker" if own.of_worker else f" in thread {own.thread}" if own.thread else ""
+    where = f" in Ray's worker process {own.task_pid}" if own.task_pid is not None else where
     after = f" (what it ended with then: {short_type(own.raised)})" if own.failure is not own.raised else ""
     return f"{said(own.failure).rstrip('.')}{place}{where}{after}"
 

@@ -100,6 +100,7 @@ class ExceptionSeen(msgspec.Struct, frozen=True):
     uncaught: bool = False  # torch's sys.excepthook printed it: the main program was over
     cut: bool = False  # its line is the log's last and has no end: more may have stood there
     local_rank: int | None = None  # of a child whose traceback its launcher quotes (mp.spawn)
+    task_pid: int | None = None  # of Ray's worker whose task raised it; who asked for the result raised it again
 
 
 class NativeText(msgspec.Struct, frozen=True):

@@ -70,6 +70,9 @@ _SUMMARY_RANK = re.compile(r"^.{0,60}?  rank *: (\d{1,7}) \(local_rank: ")
 _OF_AGENT = "torch.distributed.elastic.multiprocessing.api.SignalException"
 _TOLD_TO_END = re.compile(r"Process (\d{1,10}) got signal: \d{1,3}$")
 
+# ray/exceptions.py, RayTaskError.__str__, above the task's own traceback: "ray::Trainer.step() (pid=4711, ip=...".
+_OF_TASK = re.compile(r"^ray\.exceptions\.RayTaskError(?:\([\w.]{1,300}\))?: .{0,500}?\(pid=(\d{1,10}), ip=")
+
 # torch/multiprocessing/spawn.py, ProcessContext.join: below it stands the child's traceback.format_exc().
 _SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error:\s*$")
 # traceback.py sets a blank line, the announcement and another blank line between two tracebacks of a chain. Behind the
@@ -98,6 +101,7 @@ class _Traceback:
     handling: bool = False
     boxed: bool = False  # rich.traceback draws a frame around it, and breaks long messages
     headless: bool = False
+    task_pid: int | None = None
     notebook: str | None = None  # IPython's, and the type that its last line begins with
 
 
@@ -245,7 +249,12 @@ class TracebackReader:
                 if len(traceback.frames) > 2 * _FRAMES:
                     del traceback.frames[_FRAMES]
             return
-        last = _LAST.match(text.rstrip())
+        task = _OF_TASK.match(text[:_MESSAGE]) if text.startswith("ray.") and traceback.body else None
+        if task:
+            # What stands above is the stack of who asked for the result.
+            traceback.task_pid, traceback.frames = int(task[1]), []
+            traceback.file = traceback.file_line = traceback.function = None
+        last = _LAST.match(text.rstrip()) if task is None else None
         if traceback.headless and (last is None or last[1] not in _NO_SYNTAX):
             self._drop(label)
             return
@@ -313,6 +322,7 @@ class TracebackReader:
             uncaught=_TORCHS_HOOK.search(traceback.label) is not None,
             cut=line.cut,
             local_rank=traceback.local_rank,
+            task_pid=traceback.task_pid,
         )
         if traceback.local_rank is not None:
             self._quoted = _Quoted(traceback.local_rank, line.number, event.of_worker)

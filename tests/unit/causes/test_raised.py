@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ftforensics.causes.raised import own_exception, place_text, said
+from ftforensics.causes.uncaught import sentence, uncaught
 from ftforensics.model.death import Death
 from ftforensics.model.exception import ExceptionRecord, Raised, RaisedFrame
 from ftforensics.model.launcher import ExceptionSeen, TextLine
@@ -74,7 +75,6 @@ def test_the_first_failure_is_found_behind_such_a_question() -> None:
     assert own is not None and own.failure is first
 
 
-def test_what_a_data_worker_raised_is_the_workers() -> None:
 SAVE, WRITE, CLOSE = (RaisedFrame("/venv/lib/python3.11/site-packages/torch/serialization.py", 1003, name) for name in
                       ("save", "_save", "__exit__"))  # fmt: skip
 
@@ -96,6 +96,7 @@ def test_a_failure_that_a_library_caught_is_placed_at_its_caller(
     assert own is not None and own.failure is first and own.place == place
 
 
+def test_what_a_data_worker_raised_is_the_workers() -> None:
     own = own_exception(recorded(Raised("KeyError", HANDED_ON, [TRAIN, TORCH])))
     assert own is not None and own.of_worker
     assert said(own.failure) == "KeyError: 'image'" and own.place == RaisedFrame(
@@ -192,3 +193,10 @@ def test_the_place_of_a_logged_exception_is_the_programs_own_line() -> None:
     )
     own = own_exception(logged(seen))
     assert own is not None and own.place == TRAIN and own.raised.frames == [TRAIN, TORCH]
+
+
+def test_the_task_of_rays_that_raised_is_named() -> None:
+    known = {"file": "/home/user/data.py", "file_line": 12, "function": "step"}
+    found = uncaught(logged(line(9, "KeyError", "'image'", task_pid=4711, **known)))
+    assert found is not None and found.own.task_pid == 4711
+    assert sentence(found) == "KeyError: 'image', raised at data.py:12 in step in Ray's worker process 4711"

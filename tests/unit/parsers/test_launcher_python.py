@@ -443,3 +443,21 @@ def test_torchruns_agent_names_itself(kind: str, writer: int | None) -> None:
     stack = 'Traceback (most recent call last):\n  File "run.py", line 1, in <module>\n'
     (one,) = events(f"{stack}{kind}: Process 4711 got signal: 1\n")
     assert isinstance(one, ExceptionSeen) and one.line.writer == writer
+
+
+def test_a_task_of_rays_is_told_from_who_asked_for_its_result() -> None:
+    text = """Traceback (most recent call last):
+  File "/job/main.py", line 30, in <module>
+    ray.get(results)
+ray.exceptions.RayTaskError(KeyError): \x1b[36mray::outer()\x1b[39m (pid=11, ip=192.0.2.2)
+           ^^^^^^^
+  File "/job/main.py", line 9, in outer
+    return ray.get(inner.remote())
+ray.exceptions.RayTaskError(KeyError): \x1b[36mray::Rows.step()\x1b[39m (pid=12, ip=192.0.2.3, repr=<x (pid=9)>)
+  File "/job/rows.py", line 52, in step
+    return self.rows["image"]
+KeyError: 'image'
+"""
+    (one,) = events(text)
+    assert isinstance(one, ExceptionSeen) and (one.type, one.task_pid) == ("KeyError", 12)
+    assert (one.file, one.file_line, [frame.function for frame in one.frames]) == ("/job/rows.py", 52, ["step"])
