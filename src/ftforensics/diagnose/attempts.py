@@ -331,13 +331,21 @@ def _of_logs(case: Case) -> list[Attempt]:
     if any(len(of_one) not in (1, count) for of_one in parts):
         return [Attempt(case, "")]
     attempts = []
-    for index in range(count):
-        logs = [of_one[index] if len(of_one) == count else of_one[0] for of_one in parts]
+    shares = [[of_one[index] if len(of_one) == count else of_one[0] for of_one in parts] for index in range(count)]
+    named = [_named(logs) for logs in shares]
+    for logs, own in zip(shares, named, strict=True):
         numbers = [event.line.number for event in logs[0].events]
         path = logs[0].path or "the log"
         name = f"{os.path.basename(path)} lines {min(numbers, default=1)}-{max(numbers, default=logs[0].lines)}"
-        attempts.append(Attempt(msgspec.structs.replace(case, launcher_logs=logs), name))
+        others = sorted(set().union(*named) - own) if count <= MOST_ATTEMPTS else []
+        attempts.append(Attempt(msgspec.structs.replace(case, launcher_logs=logs, of_other_attempts=others), name))
     return attempts
+
+
+def _named(logs: Iterable[LauncherLog]) -> set[int]:
+    """Pids of which the launchers say something."""
+    events = (event for log in logs for event in log.events)
+    return {event.pid for event in events if isinstance(event, ProcessDied | SignalledBy) and event.pid is not None}
 
 
 def _shared_out(case: Case, groups: Sequence[_Group]) -> list[list[LauncherLog]]:

@@ -29,6 +29,7 @@ from ftforensics.model.launcher import LauncherLog
 from ftforensics.model.run import RunEvidence
 
 MOST_DETAILED = 64  # processes with their memory and last second: a rank beyond has the story of its equals
+_AGAIN = "The job was started again after its last failure; nothing here says how that ended."
 
 
 def diagnose(case: Case, resolve: Resolver = module_offsets, spread: Spread = at_once) -> Diagnosis:
@@ -47,8 +48,7 @@ def diagnose(case: Case, resolve: Resolver = module_offsets, spread: Spread = at
         gaps = [*gaps, Gap("case", f"{len(earlier) - MOST_ATTEMPTS} still earlier attempts were not looked at")]
     verdict = diagnosis.verdict
     if verdict.outcome == "unknown" and not diagnosis.processes:
-        again = "The job was started again after its last failure; nothing here says how that ended."
-        verdict = msgspec.structs.replace(verdict, summary=again)
+        verdict = msgspec.structs.replace(verdict, summary=_AGAIN)
     return msgspec.structs.replace(diagnosis, verdict=verdict, attempts=attempts, gaps=gaps)
 
 
@@ -95,7 +95,7 @@ def _diagnose_attempt(case: Case, resolve: Resolver, spread: Spread) -> Diagnosi
     if unclaimed:
         # Others' kills stand in a kernel log as well: nothing says which process is the job's.
         judged = judged[-1:] + judged[:-1]  # the latest is what one most likely asks about
-        whose = _whose(named, bool(case.launcher_logs) and not case.left_out)
+        whose = _whose(named, bool(case.launcher_logs) and not case.left_out, bool(case.of_other_attempts))
         weighed = Weighed(whose, _only_possible(judged[0].weighed), None)
     elif not all(is_alike(rivals[0], other) for other in rivals):
         weighed = Weighed(_which_first(rivals), _of_rivals(rivals), None)
@@ -175,13 +175,14 @@ def _only_possible(weighed: Weighed) -> list[Finding]:
     ]
 
 
-def _whose(named: Sequence[Death], with_job: bool) -> Verdict:
+def _whose(named: Sequence[Death], with_job: bool, again: bool) -> Verdict:
+    """again: the job was started again, and its log says nothing of an end after that."""
     pids = ", ".join(f"{death.pid} ({death.comms[0]})" if death.comms else f"{death.pid}" for death in named[-3:])
     pids = f"the last ones {pids}" if len(named) > 3 else pids
     processes = "process" if len(named) == 1 else "processes"
     summary = f"The kernel's log names {len(named)} {processes} that it killed or that crashed ({pids}); "
     who = "the job's log names none of them" if with_job else "nothing says which is the job's"
-    return Verdict("unknown", None, None, "undecided", f"{summary}{who}.")
+    return Verdict("unknown", None, None, "undecided", f"{_AGAIN + ' ' if again else ''}{summary}{who}.")
 
 
 def _nothing_died(case: Case) -> Verdict:

@@ -70,7 +70,7 @@ class CaseRing(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """Everything that was collected. readings: counters read now, only for input of this machine's present boot.
     given_exit: the wait status that the person gave (`--exit-code`), as -signal or code; given_pid, given_rank:
-    `--pid`, `--rank`.
+    `--pid`, `--rank`. of_other_attempts: pids that launchers name in parts of their logs that are about other attempts.
     boot_id, host, booted: of this machine, for live sources; booted: seconds since the epoch."""
 
     records: list[CaseRecord] = []
@@ -90,6 +90,7 @@ class Case(msgspec.Struct, frozen=True):
     changes: Changes | None = None  # since the last good run of this job on this machine
     left_out: int = 0  # files that were given and could not be read: the job's log may be among them
     gaps: list[Gap] = []
+    of_other_attempts: list[int] = []
 
 
 class Crash(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from ftforensics.diagnose.attempts import MOST_ATTEMPTS, split
 from ftforensics.model.case import Case, CaseException, CaseRing
 from ftforensics.model.crash import Job, Process, Time
 from ftforensics.model.exception import ExceptionRecord, Raised
+from ftforensics.model.kernel import Fault, KernelLog, LogLine
 from ftforensics.model.launcher import AttemptBegan, LauncherLog, ProcessDied, SignalledBy, TextLine
 from ftforensics.model.ring import ClockPair, FastSample, Ring, RingProcess
 from ftforensics.model.run import Died, Ended, RunEvidence, Started
@@ -148,6 +149,18 @@ def test_a_job_that_began_again_and_says_nothing_more_has_not_failed_again() -> 
     diagnosis = diagnose(Case(launcher_logs=[LauncherLog("job.log", ["torchrun"], 400, events)]))
     assert diagnosis.verdict.outcome == "unknown" and not diagnosis.processes
     assert [one.cause for one in diagnosis.attempts] == ["killed-unknown"]
+
+
+def test_whom_an_earlier_attempt_told_of_is_not_of_the_one_after_it() -> None:
+    """The kernel's log has the first attempt's fault, and one of somebody else."""
+    events = [ProcessDied(line(10), "torchrun", pid=10, rank=0, signal=11), AttemptBegan(line(20), "torchrun", 1)]
+    faults = [Fault(LogLine(f"python[{pid}]: segfault at 0", pid), pid, "python", "segfault") for pid in (10, 77)]
+    log = LauncherLog("job.log", ["torchrun"], 400, events)
+    diagnosis = diagnose(Case(launcher_logs=[log], kernel_logs=[KernelLog("file", "k.log", events=[*faults])]))
+    assert [(one.pid, one.role) for one in diagnosis.processes] == [(77, "unknown")]
+    assert diagnosis.verdict.cause is None and "started again" in diagnosis.verdict.summary
+    alone = diagnose(Case(launcher_logs=[log], kernel_logs=[KernelLog("file", "k.log", events=faults[:1])]))
+    assert not alone.processes and [one.cause for one in alone.attempts] == ["native-fault"]
 
 
 def torchruns(*events: ProcessDied, lines: int) -> LauncherLog:

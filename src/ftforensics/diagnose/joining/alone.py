@@ -67,7 +67,12 @@ def add_whatever_is_known(drafts: Drafts, case: Case) -> None:
         last = _from_last_words(case)
         # A kernel's log is full of others: an exception that stopped the job, in its own log, tells more.
         own = last if any(not raised.peer_lost for one in last for raised in one.exceptions) else []
-        known = own or list(_from_kernel(case.kernel_logs)) or _from_notices(case.notices) or last
+        known = (
+            own
+            or list(_from_kernel(case.kernel_logs, frozenset(case.of_other_attempts)))
+            or _from_notices(case.notices)
+            or last
+        )
         for draft in known:
             drafts.add(draft)
 
@@ -89,15 +94,15 @@ def _apply_given(drafts: Iterable[Draft], case: Case) -> None:
     draft.ending.append(Cite("given", "--exit-code", text))
 
 
-def _from_kernel(logs: Sequence[KernelLog]) -> Iterator[Draft]:
-    """A kernel log alone: who it says was killed or faulted."""
+def _from_kernel(logs: Sequence[KernelLog], others: frozenset[int]) -> Iterator[Draft]:
+    """A kernel log alone: who it says was killed or faulted. others: pids of earlier attempts, which tell of them."""
     for log in logs:
         for event in log.events:
-            if isinstance(event, OomKill):
+            if isinstance(event, OomKill) and event.pid not in others:
                 draft = Draft(pid=event.pid, uid=event.uid, host=log.host, boot_id=log.boot_id, from_kernel=True)
                 draft.signal = SIGKILL
                 draft.groups = ancestry(event.victim_group) if event.victim_group else []
-            elif isinstance(event, Fault):
+            elif isinstance(event, Fault) and event.tid not in others:
                 draft = Draft(pid=event.tid, host=log.host, boot_id=log.boot_id, from_kernel=True)
                 draft.signal = SIGSEGV if event.kind == "segfault" else None
             else:
