@@ -74,7 +74,12 @@ def _gather(
             unread += _add_path(path, pile, progress, deep)
         except UnreadableInput as failure:
             failures.append(failure)
-    _complain(pile, failures)
+    if exit_code is not None and not failures and not pile.usable and pile.launcher_logs:
+        # How the job ended the person knows; that its output says nothing more is worth a line, and no refusal.
+        failures = [nothing_in(path, empty=False) for path in pile.strange]
+        _leave_out(failures)
+    else:
+        _complain(pile, failures)
     launcher_logs = _told_apart(pile.launcher_logs)
     kernel_logs = [with_year(log, launcher_logs, progress) for log in pile.kernel_logs]
     chosen = [one for one in pile.records if _fits(one.reading.record, pid, rank)]
@@ -117,6 +122,10 @@ def _complain(pile: Pile, failures: Sequence[Failure]) -> None:
         for earlier in failures[:-1]:
             complain(str(earlier))
         raise failures[-1]
+    _leave_out(failures)
+
+
+def _leave_out(failures: Sequence[Failure]) -> None:
     for skipped in failures:
         complain(f"{skipped} (left out)")
 

@@ -197,3 +197,14 @@ def test_extreme_numbers_are_shown_and_not_died_of(run: Run, example: bytes, tmp
         for form in ((), ("-v",), ("--json",)):
             shown = run("analyze", path, *form)
             assert shown.status in (0, 3), (value, form, shown.err)
+
+
+def test_output_that_tells_nothing_is_no_refusal_where_the_person_says_how_it_ended(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("step 0 loss 0.07\nstep 1 loss 0.05\n")
+    assert run("analyze", log).status == 2
+    shown = run("analyze", log, "--exit-code", "137")
+    assert shown.status == 3 and "SIGKILL" in shown.out  # undecided
+    assert "job.log: nothing in it is known" in shown.complaint
+    missing = run("analyze", log, tmp_path / "none.log", "--exit-code", "137")
+    assert missing.status == 2 and "none.log" in missing.err
