@@ -199,13 +199,14 @@ class DeathBuilder(msgspec.Struct, frozen=True):
         *against: str,
         alone: bool = True,
         before: float | None = 0.5,
+        above: bool = False,
         **fields: Any,
     ) -> DeathBuilder:
         """What a scheduler, a runtime or a memory daemon says. before: seconds before the end; None: without a time."""
         moment = Moment() if before is None else at(END - before, 1.0)
         cite = Cite(authority, f"{authority}.log:1", f"{authority}: {kind}")
         notice = Notice(authority, kind, cite, moment, **fields)
-        return self._add("notices", NoticeMatch(notice, tie(how, *against), alone))
+        return self._add("notices", NoticeMatch(notice, tie(how, *against), alone, above))
 
     def ended_by(self, launcher: str = "torchrun", signal: int | None = 15) -> DeathBuilder:
         cite = Cite("launcher", "launcher.log:40", f"Sending process {PID} closing signal SIGTERM")

@@ -149,8 +149,18 @@ class _Notices:
                 match = Match(Tie.WEAK, match.why, [*match.against, other])
             if match.tie is Tie.STRONG and notice.kind == "oom":
                 match = msgspec.structs.replace(match, against=[*match.against, *_other_units(notice, self._all)])
-            found.append(NoticeMatch(notice, match, alone=killed <= (notice.count or 1)))
+            found.append(
+                NoticeMatch(notice, match, alone=killed <= (notice.count or 1), above=_is_above(notice, death))
+            )
         return found
+
+
+def _is_above(notice: Notice, death: Death) -> bool:
+    """By the lines' numbers, where one log has both."""
+    path, _, number = notice.cite.locator.rpartition(":")
+    told = (cite.locator.rpartition(":") for cite in death.ending if cite.source == "launcher")
+    lines = [int(line) for log, _, line in told if log == path and line.isdecimal()]
+    return bool(lines) and number.isdecimal() and int(number) < min(lines)
 
 
 def _notice(notice: Notice, death: Death) -> Match | None:

@@ -115,6 +115,7 @@ class NoticeMatch(msgspec.Struct, frozen=True):
     notice: Notice
     match: Match
     alone: bool = True  # the only process of `unit` that died with SIGKILL (or as many as the notice counts)
+    above: bool = False  # it stands above what tells of the end in the same log
 
 
 class CounterChange(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ class TextLine(msgspec.Struct, frozen=True):
     moment: Moment = Moment()
     path: str | None = None  # of the file, for the cites
     wall: float | None = None  # date and time without a zone that the line begins with, read as if in UTC
-    writer: int | None = None  # pid of the process that wrote it, where its own prefix says
+    writer: int | None = None  # pid of the process that wrote it, where its prefix or its words say
     day: float | None = None  # of a prefix that names no year: seconds since the beginning of a leap year
 
 

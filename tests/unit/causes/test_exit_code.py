@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ftforensics.causes.registry import Kind, find_cause
+from ftforensics.model.death import Tie
 from ftforensics.model.diagnosis import Confidence, Finding
 from synth.death import DeathBuilder, ended, killed, unseen
 
@@ -52,8 +53,12 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
     [
         (ended(code=1), Confidence.LIKELY),
         (ended(code=200), Confidence.LIKELY),
+        (ended(code=1).notice("slurm", "requeued", Tie.STRONG, before=None, above=True), Confidence.POSSIBLE),
+        (ended(code=1).notice("slurm", "requeued", Tie.WEAK, before=None, above=True), Confidence.LIKELY),
+        (ended(code=1).notice("slurm", "requeued", Tie.STRONG, before=None), Confidence.LIKELY),
+        (ended(code=1).notice("slurm", "cancelled", Tie.STRONG, before=None, above=True), Confidence.LIKELY),
     ],
-    ids=range(2),
+    ids=range(6),
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     assert [finding.confidence for finding in ask_death(ID, death)] == [confidence]

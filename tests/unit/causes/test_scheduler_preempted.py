@@ -56,3 +56,8 @@ def test_near_miss_stays_quiet(ask_death: AskDeath, death: DeathBuilder) -> None
 )
 def test_missing_evidence_weakens(ask_death: AskDeath, death: DeathBuilder, confidence: Confidence) -> None:
     assert [finding.confidence for finding in ask_death(ID, death)] == [confidence]
+
+
+def test_a_job_that_is_queued_again_made_room_for_nobody_that_is_known(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, ended(15).notice("slurm", "requeued", unit="4411"))
+    assert finding.summary == "Slurm ended job 4411 to queue it again."

@@ -12,7 +12,7 @@ from ftforensics.capture.reporter import command
 from ftforensics.diagnose import diagnose
 from ftforensics.diagnose.deaths import build_deaths
 from ftforensics.diagnose.roles import Relations, consequence
-from ftforensics.model.basics import Address
+from ftforensics.model.basics import Address, Cite
 from ftforensics.model.case import Case, CaseException, CaseRing
 from ftforensics.model.crash import Job, Process, Sender, Time
 from ftforensics.model.death import Death
@@ -21,6 +21,7 @@ from ftforensics.model.kernel import Fault, KernelLog, LogLine, OomKill
 from ftforensics.model.launcher import ExceptionSeen, LauncherLog, ProcessDied, ProcessStarted, SignalledBy, TextLine
 from ftforensics.model.mechanism import Mechanism
 from ftforensics.model.moment import Moment
+from ftforensics.model.notice import Notice
 from ftforensics.model.reading import GroupReading, Reading
 from ftforensics.model.ring import ClockPair, FastSample, Ring, RingEnd, RingProcess, RingSignal, SlowSample
 from ftforensics.model.run import Counted, Died, Ended, Forwarded, RunEvidence, Sent, Started
@@ -487,3 +488,11 @@ def test_the_same_boot_says_more_than_none() -> None:
     for rings in ([nameless, ring(10)], [ring(10), nameless]):
         case = of(*rings, exceptions=[CaseException(record, "10.exception.json")])
         assert [death.rank for death in build_deaths(case, []) if death.raised is not None] == [0]
+
+
+@pytest.mark.parametrize(("place", "above"), [("job.log:2", True), ("job.log:7", False), ("other.log:2", False)])
+def test_what_a_scheduler_said_above_the_end(place: str, above: bool) -> None:
+    died = ProcessDied(TextLine("task 0: Exited with exit code 1", 5, path="job.log"), "slurm", rank=0, code=1)
+    notice = Notice("slurm", "requeued", Cite("slurm", place, "DUE TO JOB REQUEUE"), unit="4411")
+    (death,) = build_deaths(Case(launcher_logs=[LauncherLog("job.log", ["slurm"], 9, [died])], notices=[notice]), [])
+    assert [one.above for one in death.notices] == [above]

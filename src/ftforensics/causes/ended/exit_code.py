@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ftforensics.causes.authority import decisions
 from ftforensics.causes.ending import signal_of
 from ftforensics.causes.raised import own_exception, said, signal_answered
 from ftforensics.causes.registry import Kind
@@ -40,17 +41,22 @@ from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Confidence, Finding, Remedy
 
 KIND = Kind.RESIDUAL
+# Decisions about a whole job. A task's failure leads to none of them; that its step is cancelled it does lead to.
+_SCHEDULERS = ("time-limit", "deadline", "preempted", "requeued", "node-failed")
 
 
 def check_death(death: Death) -> Iterator[Finding]:
     if death.alive or not death.code or signal_of(death) is not None:
         return
     own = own_exception(death)
+    decided = [one.notice.cite for one in decisions(death) if one.above and one.notice.kind in _SCHEDULERS]
+    sure = signal_answered(death) is None and not decided
     after = f" after {said(own.raised)}" if own is not None else ""
     yield Finding(
         cause="exit-code",
-        confidence=Confidence.LIKELY if signal_answered(death) is None else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if sure else Confidence.POSSIBLE,
         summary=f"The process ended itself with exit status {death.code}{after}.",
         supports=[*death.ending, *(own.cites[-1:] if own is not None else [])],
+        against=decided,
         remedies=[Remedy("Read the last lines that this process wrote to stderr")],
     )

@@ -31,22 +31,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftforensics.causes.authority import has_said
+from ftforensics.causes.ending import rank_of
 from ftforensics.causes.registry import Kind
 from ftforensics.causes.scheduler import decided
 from ftforensics.model.death import Death
 from ftforensics.model.diagnosis import Finding, Remedy
 
 KIND = Kind.KILLER
+_ID = "scheduler-preempted"
 
 
 def check_death(death: Death) -> Iterator[Finding]:
     # A job is also queued again after its time limit, or when its node is lost.
     if has_said(death, "slurm", "time-limit", "node-failed"):
         return iter(())
-    return decided(
-        death,
-        "scheduler-preempted",
-        ("preempted", "requeued"),
-        "took the job's resources for another one",
-        [Remedy("Let the job save at the warning signal and be queued again", "sbatch --requeue --signal=B:USR1@120")],
-    )
+    remedies = [
+        Remedy("Let the job save at the warning signal and be queued again", "sbatch --requeue --signal=B:USR1@120")
+    ]
+    found = [
+        *decided(death, _ID, ("preempted",), "took the job's resources for another one", remedies),
+        *decided(death, _ID, ("requeued",), "ended the job to queue it again", remedies),
+    ]
+    return iter(sorted(found, key=lambda one: rank_of(one.confidence))[:1])
