@@ -12,7 +12,7 @@ from ftforensics.model.basics import Cite
 from ftforensics.model.case import Case
 from ftforensics.model.exception import Raised
 from ftforensics.model.kernel import Fault, KernelLog, OomKill
-from ftforensics.model.launcher import ExceptionSeen, LauncherLog
+from ftforensics.model.launcher import ExceptionSeen, LauncherLog, SignalledBy
 from ftforensics.model.notice import Notice
 from ftforensics.parsers.cgroup_path import ancestry
 from ftforensics.parsers.exception_subject import About, subject_of
@@ -52,6 +52,9 @@ def add_told_launchers(drafts: Drafts, logs: Sequence[LauncherLog]) -> None:
         if not drafts.of_pid(event.line.writer):
             draft = drafts.add(Draft(pid=event.line.writer, code=status_of(event), exceptions=[event]))
             draft.when = event.line.moment
+            # A traceback has no date; what the agent logged of ending its ranks, right before, may have.
+            said = next((one.line for one in log.events if isinstance(one, SignalledBy)), event.line)
+            draft.wall, draft.told_wall, draft.told_day = said.wall, said.wall, said.day
             draft.ending.append(Cite("launcher", f"{log.path or 'log'}:{event.line.number}", event.line.text))
 
 
