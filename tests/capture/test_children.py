@@ -139,3 +139,35 @@ def test_subprocesses_are_not_captured_and_keep_their_death(python: Interpreter,
     done = jobs.run(python, code)
     assert (done.status, done.out) == (0, "-11\n")
     assert done.paths == []
+
+
+@pytest.mark.parametrize("end", ["return", "1 / 0"])
+def test_a_child_that_a_thread_forked_ends_with_the_threads_function(end: str, python: Interpreter, jobs: Jobs) -> None:
+    """The C library ends a process with its last thread, and ours is one of them."""
+    code = f"""
+        import os, threading
+        def fork():
+            pid = os.fork()
+            if pid == 0:
+                {end}
+                return
+            print(os.waitpid(pid, 0)[1])
+        forks = threading.Thread(target=fork)
+        forks.start(); forks.join()
+        """
+    done = jobs.run(python, code)
+    assert (done.status, done.out) == (0, "0\n"), done.err
+
+
+def test_a_process_whose_main_thread_left_ends_with_the_last_of_the_others(python: Interpreter, jobs: Jobs) -> None:
+    code = """
+        import ctypes, threading, time
+        def work():
+            time.sleep(0.4)
+            print("done", flush=True)
+        if __name__ == "__main__":
+            threading.Thread(target=work).start()
+            ctypes.CDLL(None).pthread_exit(None)
+        """
+    done = jobs.run(python, code)
+    assert (done.status, done.out) == (0, "done\n"), done.err
