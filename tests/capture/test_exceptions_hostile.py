@@ -34,6 +34,36 @@ class Liar(Exception, metaclass=Names):
     __module__ = "builtins"
 raise Liar("x")
 """
+LOOKS = """
+class Looks(type):
+    def __getattribute__(self, name):
+        if name not in ("__module__", "__qualname__"):  # which the interpreter itself asks for
+            print(name)
+        return super().__getattribute__(name)
+class Liar(Exception, metaclass=Looks):
+    pass
+raise Liar("x")
+"""
+PARTS = """
+class Text(str):
+    def __getitem__(self, at):
+        print(at)
+        return "y"
+class Liar(Exception):
+    def __str__(self):
+        return Text("x")
+raise Liar
+"""
+
+
+@pytest.mark.parametrize("program", [LOOKS, PARTS], ids=["metaclass", "text"])
+def test_no_code_of_the_job_runs_but_what_the_interpreter_calls_too(
+    program: str, python: Interpreter, jobs: Jobs
+) -> None:
+    done = jobs.run(python, program)
+    assert (done.status, done.out) == (1, "")
+    (first,) = only_exception(done.folder).exceptions
+    assert (first.type.rpartition(".")[2], first.message) == ("Liar", "x")
 
 
 @pytest.mark.parametrize("program", [LIES, PROPERTIES, NAMES], ids=["every attribute", "properties", "names"])

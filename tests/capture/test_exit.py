@@ -6,6 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from conditions import Interpreter, needs_cc
 from jobs import CRASH, Jobs
 
@@ -87,3 +89,25 @@ def test_the_main_thread_may_overflow_when_another_one_installed(python: Interpr
     done = jobs.run(python, code, cwd=cwd, install=None)
     assert done.status == -signal.SIGSEGV
     assert done.record["process"]["main_thread"] is True
+
+
+BROKEN = "import builtins, os\ndef broken(*_): raise RuntimeError('not for you')\n" + "".join(
+    f"os.{name} = broken\n" for name in ("getpid", "unlink", "rmdir", "listdir", "stat")
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("os._exit(3)", 3),
+        ("os.execv('/bin/sh', ['sh', '-c', 'exit 4'])", 4),
+        ("del builtins.getattr; raise KeyError", 1),
+        ("", 0),
+    ],
+)
+def test_a_job_that_broke_what_we_call_ends_as_without_us(
+    end: str, status: int, python: Interpreter, jobs: Jobs
+) -> None:
+    done = jobs.run(python, BROKEN + end)
+    assert done.status == status, done.err
+    assert "not for you" not in done.err and "capture" not in done.err

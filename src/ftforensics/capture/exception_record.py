@@ -66,7 +66,7 @@ class Ended:
 
 def traceback_of(value: BaseException) -> TracebackType | None:
     """An exception class may have a property of that name. What the interpreter sees is read here, and nothing of the
-    job's runs; so it is with the three below."""
+    job's runs; so it is with all below, and a class's metaclass may see each look at an attribute."""
     found: TracebackType | None = _TRACEBACK(value)
     return found
 
@@ -78,6 +78,9 @@ _SUPPRESSED = vars(BaseException)["__suppress_context__"].__get__
 _ARGUMENTS = vars(BaseException)["args"].__get__
 _TYPE_NAME = vars(type)["__name__"].__get__
 _QUALIFIED_NAME = vars(type)["__qualname__"].__get__
+_MODULE = vars(type)["__module__"].__get__
+_ORDER = vars(type)["__mro__"].__get__
+_MEMBERS = vars(type)["__dict__"].__get__
 
 
 def write(native: ModuleType, members: bytes, ended: Ended) -> None:
@@ -137,7 +140,7 @@ def _first_leaf(value: BaseException) -> BaseException:
 
 
 def _is_group(value: BaseException) -> bool:
-    return any(_TYPE_NAME(base) == "BaseExceptionGroup" for base in type(value).__mro__)
+    return any(_TYPE_NAME(base) == "BaseExceptionGroup" for base in _ORDER(type(value)))
 
 
 def _one(value: BaseException) -> dict[str, Value]:
@@ -152,13 +155,13 @@ def _one(value: BaseException) -> dict[str, Value]:
         "message": _message(value),
         "errno": number if type(number) is int else None,
         "filename": redact(name[:_PATH]) if isinstance(name, str) else None,
-        "bases": [_name(base) for base in kind.__mro__[1:_BASES] if base not in (object, BaseException)],
+        "bases": [_name(base) for base in _ORDER(kind)[1:_BASES] if base not in (object, BaseException)],
     }
 
 
 def _name(kind: type) -> str:
     name = str(_QUALIFIED_NAME(kind))
-    module = _or_none(lambda: kind.__module__)
+    module = _or_none(lambda: _MODULE(kind))
     return (name if module == "builtins" or not isinstance(module, str) else f"{module}.{name}")[:_NAME]
 
 
@@ -168,7 +171,7 @@ def _message(value: BaseException) -> str:
 
     def run() -> None:
         try:
-            texts[0] = str(value)[: 2 * _MESSAGE]
+            texts[0] = str.__getitem__(str(value), slice(2 * _MESSAGE))  # it may return a subclass
         except BaseException:
             texts[0] = "<str() of it failed>"
 
@@ -184,7 +187,8 @@ def _message(value: BaseException) -> str:
 
 def _is_plain(value: BaseException) -> bool:
     """Whether str() runs no code but the interpreter's."""
-    own = type(type(value).__str__) is not type(BaseException.__str__)
+    found = [_MEMBERS(base)["__str__"] for base in _ORDER(type(value)) if "__str__" in _MEMBERS(base)]
+    own = type(found[0]) is not type(BaseException.__str__)
     return not own and all(type(part) in (str, bytes, int, float, bool, type(None)) for part in _ARGUMENTS(value))
 
 

@@ -105,15 +105,15 @@ class Exceptions:
         """Called when the main program has ended, whoever printed why; never raises. Anybody may leave an exception in
         sys.last_value (pytest does, for a test that failed), but only one that went through the whole program has an
         outermost frame that nobody called."""
-        value = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if not self._on or not isinstance(value, BaseException):
-            return
-        traceback = exception_record.traceback_of(value)
-        if traceback is not None and traceback.tb_frame.f_back is None and _in_main_thread():
-            try:
+        try:
+            value = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+            if not self._on or not isinstance(value, BaseException):
+                return
+            traceback = exception_record.traceback_of(value)
+            if traceback is not None and traceback.tb_frame.f_back is None and _in_main_thread():
                 self._uncaught(type(value), value, traceback)
-            except BaseException:
-                pass  # no memory; whatever else it is, it would be printed on the job's stderr
+        except BaseException:
+            pass  # no memory, a job that put its own in the place of os.getpid: it would be printed on its stderr
 
     def _uncaught(self, _kind: object, value: object, traceback: TracebackType | None, *_: object) -> None:
         if hasattr(sys, "ps1"):  # at a prompt, where the next line may be right

@@ -174,7 +174,10 @@ def _last_call(
     original: Callable[..., Any], how: str, leaving: Callable[[str, object], None], staying: Callable[[], None]
 ) -> Callable[..., Any]:
     def last_call(*args: Any, **kwargs: Any) -> Any:
-        leaving(how, args[0] if args else kwargs.get("status"))
+        try:
+            leaving(how, args[0] if args else kwargs.get("status"))
+        except BaseException:
+            pass  # no memory, a job that put its own in the place of os.getpid: it leaves all the same
         try:
             return original(*args, **kwargs)
         finally:

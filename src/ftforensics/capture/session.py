@@ -200,8 +200,11 @@ def _at_exit() -> None:
     _main_is_over()
     session.native.set_python_state(1)
     # The ring stays until exit(3): what kills the process while it is taken down is of interest too.
-    session.hooks.ended.leave()
-    session.folder.remove_if_empty()  # with a ring in it it goes at exit(3) too
+    try:
+        session.hooks.ended.leave()
+        session.folder.remove_if_empty()  # with a ring in it it goes at exit(3) too
+    except BaseException:
+        pass  # as in Exceptions.main_is_over: the interpreter would print it on the job's stderr
 
 
 def _main_is_over() -> None:
