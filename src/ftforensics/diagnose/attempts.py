@@ -116,14 +116,16 @@ def split(case: Case) -> list[Attempt]:
 
 def several_jobs(case: Case) -> Gap | None:
     """Says so where two runs of one attempt, so of the same time, each saw an end of the same rank on one machine: no
-    job has a rank twice."""
+    job has a rank twice. A run inside a run saw the very processes that the outer one did."""
     saw: dict[tuple[object, ...], RunEvidence] = {}
     for run in case.runs:
         boot = run.started.boot_id if run.started is not None else None
+        pids = {(died.rank, died.pid) for died in run.died if died.rank is not None}
         ranks = {died.rank for died in run.died if died.rank is not None and died.comm != "pt_data_worker"}
         for rank in sorted(ranks):
             other = saw.setdefault((boot, rank), run)
-            if other is not run and other.path != run.path and boot is not None:
+            nested = any((died.rank, died.pid) in pids for died in other.died)
+            if other is not run and other.path != run.path and boot is not None and not nested:
                 both = f"{other.path} and {run.path} each saw rank {rank} end"
                 return Gap("case", f"two jobs of the same time are in this input: {both}", "ftforensics analyze FOLDER")
     return None
@@ -263,7 +265,9 @@ def _of_groups(case: Case, groups: Sequence[_Group]) -> list[Attempt]:
             kernel_logs=[log for log in case.kernel_logs if log.path in paths or not _is_of_a_run(log.path, case)],
             launcher_logs=logs[index],
         )
-        times = [time for life in group.lives for time in (life.began, life.ended) if time is not None]
+        # A launcher that counts its attempts lives through all of them.
+        counted = [life for life in group.lives if life.launch and life.launch.restart is not None] or group.lives
+        times = [time for life in counted for time in (life.began, life.ended) if time is not None]
         folders = {os.path.dirname(path) for path in paths}
         own = folders.pop() if len(folders) == 1 else None
         alone = own is not None and not any(

@@ -241,3 +241,17 @@ def test_the_traces_of_one_process_are_of_one_attempt_though_its_wall_clock_was_
     time = msgspec.structs.replace(record.record.time, realtime=EPOCH + 7250.0)
     later = msgspec.structs.replace(record, record=msgspec.structs.replace(record.record, time=time))
     assert len(split(Case(rings=[ring(10, 10.0, 50.0)], exceptions=[later]))) == 1
+
+
+def test_a_run_inside_a_run_is_the_same_job() -> None:
+    outer = run(10.0, 50.0, died(11, 40.0, 0, None), path="run/evidence.jsonl")
+    inner = run(10.5, 49.0, died(11, 40.0, 0, None), path="run/gpu-07-5.evidence.jsonl")
+    assert not any("two jobs" in gap.why for gap in diagnose(Case(runs=[outer, inner])).gaps)
+
+
+def test_an_attempt_lasts_as_long_as_its_ranks_and_not_as_their_launcher() -> None:
+    agent = ring(9, 10.0, 99.0, None)
+    ranks = [ring(10, 12.0, 49.0, attempt=0, world_size=1), ring(20, 55.0, 98.0, attempt=1, world_size=1)]
+    first, last = split(Case(rings=[agent, *ranks]))
+    assert (first.began, first.ended) == (EPOCH + 12.0, EPOCH + 49.0)
+    assert (last.began, last.ended) == (EPOCH + 55.0, EPOCH + 98.0)
