@@ -231,6 +231,18 @@ def test_a_later_failure_says_after_whom_and_does_not_look_like_the_first(launch
 
 
 @needs_proc_events
+def test_of_two_crashes_in_one_second_the_later_end_is_not_said_to_have_followed(launch: Launch) -> None:
+    """Which failed first their records tell: to write one takes its time."""
+    job = launch(RANK, RANK)
+    for pid in job.pids:
+        os.kill(pid, signal.SIGSEGV)
+    texts = [job.text(0), job.text(1)]
+    later = [text for text in texts if "within a second of the end of rank" in text]
+    assert len(later) == 1 and not any("had ended" in text for text in texts), texts
+    job.end()
+
+
+@needs_proc_events
 def test_switched_off_there_is_no_file(launch: Launch) -> None:
     job = launch(RANK, watched=False, env={"FTFORENSICS_TORCHRUN_SUMMARY": "0"})
     os.kill(job.pids[0], signal.SIGKILL)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from ftforensics.parsers.trace_pipe import SentLine
     from ftforensics.supervise.descendants import Descendants, Process
 
+# Seconds that a crash may take to be recorded, and its core to be written: of two that end within it the later one may
+# have been the first to fail.
+_RECORDING = 1.0
 _OWN_FAULTS = frozenset(
     {
         signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT,
@@ -105,6 +108,8 @@ class LastWords:
         who = f"rank {process.rank} (pid {process.pid})" if process.rank is not None else f"pid {process.pid}"
         if begun is None:
             self._first[agent] = at, who
+        elif number in _OWN_FAULTS and at - begun[0] < _RECORDING:
+            end += f", within a second of the end of {begun[1]}"
         else:
             end += f", {max(0.0, at - begun[0]):.2f} s after {begun[1]} had ended"
         line = f"ftforensics: {who} {end}"

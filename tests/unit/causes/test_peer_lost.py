@@ -45,8 +45,10 @@ def test_fires_for_a_record(ask_death: AskDeath) -> None:
         ({"missing": list(range(1, 4000, 2))}, "and 1992 more, of which nothing is known here."),
         ({"peers": [Peer(rank=1), Peer(rank=2)]}, "look at ranks 1-2."),
         ({}, "look for the first failure on the other ranks and nodes."),
+        ({"world_size": 4}, "all 4 ranks of the job are known here: look for the first failure among them."),
+        ({"world_size": 4, "missing": [2]}, "look at rank 2, of which nothing is known here."),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_it_says_whom_to_look_at(ask_death: AskDeath, known: dict[str, object], look: str) -> None:
     (finding,) = ask_death(ID, logged(**known))
@@ -86,3 +88,11 @@ def test_missing_evidence_weakens(ask_death: AskDeath) -> None:
     (finding,) = ask_death(ID, logged(None))
     assert finding.confidence is Confidence.POSSIBLE
     assert any("exit status" in gap.why for gap in finding.unknown)
+
+
+def test_where_all_ranks_are_here_no_other_node_is_asked_for(ask_death: AskDeath) -> None:
+    (finding,) = ask_death(ID, logged(world_size=4))
+    assert not finding.unknown
+    assert "FOLDER_OF_NODE" not in "".join(remedy.command or "" for remedy in finding.remedies)
+    (finding,) = ask_death(ID, logged(world_size=4, missing=[3]))
+    assert finding.unknown and "FOLDER_OF_NODE" in (finding.remedies[0].command or "")

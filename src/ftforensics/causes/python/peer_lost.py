@@ -59,13 +59,20 @@ def check_death(death: Death) -> Iterator[Finding]:
         return
     workers = workers_of(own.failure.message)
     whom = _whom(death)
+    everybody = not whom and death.world_size is not None and not death.missing
     look = f"; look at {whom}" if whom else "; look for the first failure on the other ranks and nodes"
+    if everybody:
+        look = f"; all {death.world_size} ranks of the job are known here: look for the first failure among them"
     what = f"Another process of the job went away, and this one only lost its connection to it{look}."
     if workers:
         pids = ", ".join(str(pid) for pid in workers[:_MOST])
         what = f"A worker process of this one went away (pid {pids}); its own end says why."
     seen = death.code is not None or own.recorded
-    unknown = [Gap("job", f"how {whom or 'the other process'} ended", "ftforensics analyze FOLDER_OF_EACH_NODE...")]
+    unknown = []
+    if not everybody:
+        unknown.append(
+            Gap("job", f"how {whom or 'the other process'} ended", "ftforensics analyze FOLDER_OF_EACH_NODE...")
+        )
     if not seen:
         unknown.append(Gap("launcher", "the exit status: somebody may have caught the exception"))
     yield Finding(
@@ -74,7 +81,7 @@ def check_death(death: Death) -> Iterator[Finding]:
         summary=what,
         supports=[*own.cites, *death.ending],
         unknown=unknown,
-        remedies=list(_remedies(death, said(own.failure))),
+        remedies=list(_remedies(death, said(own.failure), everybody)),
     )
 
 
@@ -111,12 +118,21 @@ def _ranks(ranks: Sequence[int]) -> str:
     return ("rank " if len(set(ranks)) == 1 else "ranks ") + _listed(texts)
 
 
-def _remedies(death: Death, text: str) -> Iterator[Remedy]:
-    yield Remedy(
-        "Give the records and logs of all nodes to one analysis: the first failure is on another one",
-        "ftforensics analyze FOLDER_OF_NODE_0 FOLDER_OF_NODE_1 ...",
-        settles=True,
-    )
+def _remedies(death: Death, text: str, everybody: bool) -> Iterator[Remedy]:
+    """everybody: of all ranks of the job something is known."""
+    if everybody:
+        yield Remedy(
+            "If none of the ranks failed by itself, the connection did: does each reach the others, by the interface"
+            " that GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names?",
+            "ip -brief address; env | grep -E 'SOCKET_IFNAME|MASTER_'",
+            settles=True,
+        )
+    else:
+        yield Remedy(
+            "Give the records and logs of all nodes to one analysis: the first failure is on another one",
+            "ftforensics analyze FOLDER_OF_NODE_0 FOLDER_OF_NODE_1 ...",
+            settles=True,
+        )
     if death.missing_on:
         nodes = _listed([" ".join(one.split())[:100] for one in death.missing_on])
         yield Remedy(f"Look at {nodes}: the kernel's log there, and what the scheduler says of it")
