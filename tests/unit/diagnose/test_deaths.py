@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
+from conditions import ROOT
 from ftforensics.capture.reporter import command
 from ftforensics.diagnose import diagnose
 from ftforensics.diagnose.deaths import build_deaths
@@ -451,6 +453,12 @@ def test_what_this_tool_starts_beside_a_job_is_no_death_of_the_job() -> None:
         assert [death.pid for death in build_deaths(Case(runs=[run(ours, job)]), [])] == [10]
         # Who runs it himself is told of its end.
         assert build_deaths(Case(runs=[run(msgspec.structs.replace(ours, direct=True))]), [])[0].pid == 11
+    names = (ROOT / "src/ftforensics/supervise").glob("*.py")
+    set_there = {name for path in names for name in re.findall(r'set_name\(b"([^"]+)"\)', path.read_text())}
+    assert len(set_there) == 3
+    for name in set_there:
+        inner = died(11, 101.0, comm=name, argv=["python", "-m", "ftforensics", "run", "--", "torchrun"])
+        assert [death.pid for death in build_deaths(Case(runs=[run(inner, job)]), [])] == [10]
 
 
 def test_the_same_start_says_more_than_that_nothing_speaks_against_it() -> None:

@@ -17,6 +17,7 @@ from ftforensics.sources.identity_here import INITIAL_PID_NAMESPACE
 
 SIGKILL = 9
 _TRACE = "as root, without --no-trace: ftforensics run -- COMMAND"
+_OUR_PROCESSES = ("ftf-copier", "ftf-log", "ftf-witness")  # of `run`: supervise/{copier,launcher_log,witness}.py
 _DATA_WORKER = "pt_data_worker"  # torch/utils/data/_utils/worker.py names its process so
 
 
@@ -111,7 +112,9 @@ def _boot(run: RunEvidence) -> str | None:
 
 def _is_ours(died: Died) -> bool:
     """One of the processes that this tool starts beside a job (capture.reporter.command): the supervisor inherits what
-    has no parent, and a slow one ends by its own alarm."""
+    has no parent, and a slow one ends by its own alarm. A run inside the run ends its own."""
+    if not died.direct and died.comm in _OUR_PROCESSES:
+        return True
     if died.direct or len(died.argv) < 4 or died.argv[1] != "-I":
         return False
     return died.argv[2:4] == ["-m", "ftforensics"] or "from ftforensics.cli import main" in died.argv[3]
