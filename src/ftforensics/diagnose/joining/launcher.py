@@ -101,9 +101,12 @@ class _Log:
             draft.when = event.line.moment
         if draft.wall is None:
             draft.wall = event.line.wall
-        if draft.told_wall is None and draft.told_day is None:
-            draft.told_wall, draft.told_day = self._dates.after(event.line)
+        self._date(draft, event.line)
         self._drafts.learnt(draft)
+
+    def _date(self, draft: Draft, line: TextLine) -> None:
+        if draft.told_wall is None and draft.told_day is None:
+            draft.told_wall, draft.told_day = self._dates.after(line)
 
     def _add_signalled(self, event: SignalledBy) -> None:
         rank, local_rank, host = self._who.of(event)
@@ -116,6 +119,7 @@ class _Log:
                 return
             draft = self._drafts.add(Draft(pid=event.pid, rank=rank, local_rank=local_rank, host=host))
         draft.told_by.add(self._name)
+        self._date(draft, event.line)  # what a launcher ends goes within the minute, or had gone
         if draft.signal is not None and event.signal is not None and draft.signal != event.signal:
             return  # it had died of something else when the launcher got to it
         said = Outside(
