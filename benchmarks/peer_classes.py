@@ -67,6 +67,7 @@ DENPEX = {
     "CGROUP_MEMORY_LIMIT": says("cgroup-oom", "ancestor-cgroup-oom", "oom-group-kill"),
     # The kernel's OOM killer, whatever limit it was for.
     "HOST_RAM_OOM": says(*OOM_KILL),
+    "HOST_RAM_OOM_CASCADE": says(*OOM_KILL),
     "PYTORCH_OOM_WORKER_HANG_1": says(*OOM_KILL),
     "CUDA_OOM": says("cuda-out-of-memory"),
     "CUDA_ERROR": says("cuda-error", "cuda-device-assert", "gpu-xid", "driver-library-missing", *OLD_DRIVER),
@@ -98,7 +99,14 @@ DENPEX = {
     "OUTPUT_PATH_ACCESS_DENIED": says("permission-denied"),
     "PT_DEVICE_MISMATCH": says("device-mismatch"),
     "PYTHON_MODULE_NOT_FOUND": says("missing-module"),
+    "MATMUL_SHAPE_MISMATCH": says("python-exception"),
+    "SLURM_QOS_PREEMPTION": says("scheduler-preempted"),
     "SLURM_TIME_LIMIT": says("scheduler-time-limit"),
+    # "A kernel crash on this node": of the kernel itself, which no label accepts.
+    "HOST_KERNEL_FAULT": says("kernel-oops"),
+    # Which rank failed first, and that an actor is dead; of what, neither says.
+    "CASCADE": hints(),
+    "ACTOR_LOOP_56": hints(),
     # Classes about an MPI or elastic launcher that gave up: they name no cause of it.
     "OPENMPI_MPI_ISSUE": hints(),
     "TRTLLM_MPI_ORCHESTRATOR_ABORT": hints(),
