@@ -7,6 +7,7 @@ stays a death of its own. The cost grows with the number of traces: ten thousand
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import msgspec
@@ -17,7 +18,7 @@ from ftforensics.diagnose.joining.alone import add_given, add_told_launchers, ad
 from ftforensics.diagnose.joining.draft import Draft, Drafts
 from ftforensics.diagnose.joining.family import Family, Together
 from ftforensics.diagnose.joining.kernel import KernelWord, one_record_one_death
-from ftforensics.diagnose.joining.launcher import add_logs
+from ftforensics.diagnose.joining.launcher import add_ends_of_one, add_logs
 from ftforensics.diagnose.joining.peers import with_peers
 from ftforensics.diagnose.joining.records import add_crashes, add_error_files, add_exceptions, add_rings
 from ftforensics.diagnose.joining.supervised import add_runs
@@ -43,16 +44,24 @@ def build_deaths(case: Case, crashes: Sequence[Crash]) -> list[Death]:
     add_logs(drafts, case.launcher_logs)
     add_error_files(drafts, case.exceptions)
     attribute_workers(drafts, case.launcher_logs)
+    kernel = KernelWord(case.kernel_logs)
+    add_ends_of_one(drafts, case.launcher_logs, lambda draft, number: _is_named(kernel, draft, number))
     add_told_launchers(drafts, case.launcher_logs)
     add_given(drafts, case)
     add_whatever_is_known(drafts, case)
-    return _finish(case, list(drafts))
+    return _finish(case, list(drafts), kernel)
 
 
-def _finish(case: Case, drafts: Sequence[Draft]) -> list[Death]:
+def _is_named(kernel: KernelWord, draft: Draft, number: int) -> bool:
+    """Does the kernel say of this process that it ended by that signal?"""
+    ended = dataclasses.replace(draft, signal=number, code=None)
+    told = kernel.tell(_death(ended), ended)
+    return any(one.match.sure for one in told.oom) if number == SIGKILL else bool(told.faults)
+
+
+def _finish(case: Case, drafts: Sequence[Draft], kernel: KernelWord) -> list[Death]:
     deaths = [_death(draft) for draft in drafts]
     family = Family(deaths)
-    kernel = KernelWord(case.kernel_logs)
     told = [kernel.tell(_orphaned(death, family), draft) for draft, death in zip(drafts, deaths, strict=True)]
     gpu_events = GpuEvents(case.kernel_logs)
     told = [gpu_events.tell(death) for death in one_record_one_death(told)]

@@ -24,7 +24,8 @@ class TextLine(msgspec.Struct, frozen=True):
 class ProcessDied(msgspec.Struct, frozen=True):
     """A launcher reports an end. signal: number, when a signal ended it; code: exit status; both None when it only says
     that it failed. first: the launcher calls it the first failure (its opinion). command: of the process, when named.
-    worker: a DataLoader worker or the like; rank is then unknown here."""
+    worker: a DataLoader worker or the like; rank is then unknown here. one_of: pids of which it is one, where the
+    launcher does not say which."""
 
     line: TextLine
     launcher: str  # "torchrun", "deepspeed", "dataloader", "mp.spawn", "shell", "mpi", "slurm", "python", ...
@@ -38,6 +39,7 @@ class ProcessDied(msgspec.Struct, frozen=True):
     host: str | None = None
     command: str | None = None
     program: str | None = None  # path of the executable
+    one_of: list[int] = []
 
 
 class SignalledBy(msgspec.Struct, frozen=True):

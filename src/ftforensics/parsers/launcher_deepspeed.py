@@ -1,7 +1,9 @@
 """DeepSpeed's launcher (deepspeed/launcher/launch.py), and torch.distributed.launch before 1.9, from which it came.
 
 Its shutdown is called `sigkill_handler` and says "Killing subprocess" of every rank, whatever had happened and to the
-dead one too: that is no evidence of a SIGKILL. Only "exits with return code" names a status, without a pid.
+dead one too: that is no evidence of a SIGKILL. Only "exits with return code" names a status, without a pid. The command
+in that line is no name either: it is the last one that was started, whoever died (launch.py, sigkill_handler: `cmd` is
+what the loop that started them has left there; so from its first version to 0.19).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ _EXITS = re.compile(r"(\[.*\]) exits with return code = (-?\d{1,5})\s*$")
 _HEAD = re.compile(r"^(?P<node>.{0,260}?)\[\d{4}-\d\d-\d\d [\d:,.]{8,12}\] \[[A-Z]+\] (?:\[launch\.py:\d+:\w+\] )?")
 _LOCAL_RANK = re.compile(r"'--local[_-]rank(?:=|', ')(\d{1,6})'")
 _NODES = re.compile(r"nnodes=(\d{1,6}), num_local_procs=(\d{1,6}), node_rank=(\d{1,6})")
-_MOST_COMMANDS = 4096
+_DONE = re.compile(r"Process (\d{1,10}) exits successfully\.\s*$")
+_MOST_PROCESSES = 4096
 
 
 class DeepspeedReader:
@@ -27,14 +30,16 @@ class DeepspeedReader:
         " spawned with command: ",
         "Killing subprocess ",
         " exits with return code = ",
+        " exits successfully.",
         "WORLD INFO DICT",
         "nnodes=",
     )
     open = False  # a line says all; what is remembered changes only at lines with an anchor
 
     def __init__(self) -> None:
-        # Of the present launch, by node and command, which is as long as a person likes.
-        self._started: dict[tuple[str, int], list[ProcessStarted]] = {}
+        # Of the present launch, by node: how many processes it has, those that are not known to have left well.
+        self._count: dict[str, int] = {}
+        self._running: dict[str, list[ProcessStarted]] = {}
         self._nodes: int | None = None
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
@@ -42,10 +47,11 @@ class DeepspeedReader:
         node = f"{line.label}{head['node']}" if head else line.label
         text = line.text[head.end() :] if head else line.text
         if "WORLD INFO DICT" in text:  # the launcher's first own line on a node
-            self._started = {key: pids for key, pids in self._started.items() if key[0] != node}
+            self._running.pop(node, None)
+            self._count.pop(node, None)
         nodes = _NODES.search(text)
         if nodes:
-            self._nodes = int(nodes[1])
+            self._nodes, self._count[node] = int(nodes[1]), int(nodes[2])
         started = _STARTED.search(text)
         if started:
             yield self._remembered(line, node, int(started[1]), started[2].strip())
@@ -54,6 +60,13 @@ class DeepspeedReader:
         if killing:
             launcher = "deepspeed" if killing["tag"] else "torch.distributed.launch"
             yield SignalledBy(line.cited(), launcher, int(killing[2]), also_dead=True)
+            return
+        done = _DONE.match(text)
+        if done:
+            running = self._running.get(node, [])
+            left = [one for one in running if one.pid != int(done[1])]
+            self._count[node] = self._count.get(node, 0) - (len(running) - len(left))
+            self._running[node] = left
             return
         exits = _EXITS.match(text)
         if exits:
@@ -73,24 +86,26 @@ class DeepspeedReader:
             local_rank=local_rank,
             command=command[:1000],
         )
-        if len(self._started) < _MOST_COMMANDS:
-            self._started.setdefault((node, hash(command)), []).append(event)
+        running = self._running.setdefault(node, [])
+        if len(running) < _MOST_PROCESSES:
+            running.append(event)
         return event
 
     def _exited(self, line: JobLine, node: str, command: str, exitcode: int) -> ProcessDied:
-        # Without --local_rank all commands are alike (--no_local_rank): then no pid is better than a guessed one.
-        same = self._started.get((node, hash(command)), [])
-        started = same[0] if len(same) == 1 else None
-        named = _LOCAL_RANK.search(command)
+        running = self._running.get(node, [])
+        if len(running) != self._count.get(node):
+            running = []  # the log's beginning is not there: it may have been one of others
+        only = running[0] if len(running) == 1 else None
         signal, code = signal_and_code(exitcode)
         return ProcessDied(
             line=line.cited_end(),
             launcher="deepspeed",
-            pid=started.pid if started else None,
-            rank=started.rank if started else None,
-            local_rank=int(named[1]) if named else None,
+            pid=only.pid if only else None,
+            rank=only.rank if only else None,
+            local_rank=only.local_rank if only else None,
             signal=signal,
             code=code,
             first=True,  # the first that it polled
             command=command[:1000],
+            one_of=[one.pid for one in running] if only is None else [],
         )

@@ -55,9 +55,9 @@ DEATHS = {
     "dataloader-oom": [Died(10831, 9, None), Died(10831, None, None)],
     "dataloader-segfault": [Died(10840, 11, None)],
     "dataloader-shm": [],
-    "deepspeed-oom": [Died(10809, 9, None, 1, 1, True)],
-    "deepspeed-raise": [Died(2165, None, 1, 1, 1, True)],
-    "deepspeed-sigkill": [Died(10821, 9, None, 1, 1, True)],
+    "deepspeed-oom": [Died(None, 9, None, first=True)],
+    "deepspeed-raise": [Died(None, None, 1, first=True)],
+    "deepspeed-sigkill": [Died(None, 9, None, first=True)],
     "lightning-segfault": [],
     "lightning-sigkill": [],
     "mpspawn-exit3": [Died(None, None, 3, None, 1)],
@@ -224,6 +224,8 @@ def test_deepspeed_started_and_killed_all() -> None:
     started = [one for one in log.events if isinstance(one, ProcessStarted)]
     assert [(one.pid, one.rank, one.local_rank) for one in started] == [(10808, 0, 0), (10809, 1, 1)]
     killed = [one for one in log.events if isinstance(one, SignalledBy)]
+    # The command that it prints of the dead one is the last that it started, whoever died.
+    assert [one.one_of for one in log.events if isinstance(one, ProcessDied)] == [[10808, 10809]]
     # Its handler's name and the word "Killing" are no evidence of a SIGKILL.
     assert [(one.pid, one.signal, one.also_dead) for one in killed] == [(10808, None, True), (10809, None, True)]
 

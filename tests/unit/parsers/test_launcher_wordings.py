@@ -140,14 +140,36 @@ def last_died(text: str) -> ProcessDied:
     return [one for one in events(text) if isinstance(one, ProcessDied)][-1]
 
 
-def test_deepspeed_without_local_rank_names_no_pid() -> None:
-    event = last_died(WORLD + ONE_NODE + spawned(10, "") + spawned(11, "") + exits(-9, ""))
-    assert (event.pid, event.rank, event.signal) == (None, None, 9)
+def done(pid: int, node: str = "") -> str:
+    return f"{node}[2026-11-29 14:29:41,288] [INFO] [launch.py:351:main] Process {pid} exits successfully.\n"
+
+
+@pytest.mark.parametrize("rank", ["", ", '--local_rank=0'", ", '--local_rank=1'"])
+def test_deepspeed_names_the_last_that_it_started_whoever_died(rank: str) -> None:
+    ranks = [", '--local_rank=0'", ", '--local_rank=1'"] if rank else ["", ""]
+    event = last_died(WORLD + ONE_NODE + spawned(10, ranks[0]) + spawned(11, ranks[1]) + exits(-9, rank))
+    assert (event.pid, event.rank, event.local_rank, event.signal, event.one_of) == (None, None, None, 9, [10, 11])
+
+
+def test_deepspeed_with_one_process_left_means_that_one() -> None:
+    text = WORLD + ONE_NODE + spawned(10, ", '--local_rank=0'") + spawned(11, ", '--local_rank=1'")
+    event = last_died(text + done(11) + exits(-9, ", '--local_rank=1'"))
+    assert (event.pid, event.rank, event.one_of) == (10, 0, [])
+    single = ONE_NODE.replace("num_local_procs=2", "num_local_procs=1")
+    event = last_died(WORLD + single + spawned(10, ", '--local_rank=0'") + exits(-9, ", '--local_rank=0'"))
+    assert (event.pid, event.rank, event.one_of) == (10, 0, [])
+
+
+@pytest.mark.parametrize("head", ["", ONE_NODE], ids=["no size", "one is missing"])
+def test_deepspeed_in_a_log_without_its_beginning_names_nobody(head: str) -> None:
+    event = last_died(head + spawned(11, ", '--local_rank=1'") + exits(-9, ", '--local_rank=1'"))
+    assert (event.pid, event.rank, event.local_rank, event.signal, event.one_of) == (None, None, None, 9, [])
 
 
 def test_deepspeed_of_an_earlier_launch_is_not_meant() -> None:
-    first = WORLD + ONE_NODE + spawned(10, ", '--local_rank=0'") + exits(-9, ", '--local_rank=0'")
-    second = WORLD + ONE_NODE + spawned(20, ", '--local_rank=0'") + exits(-11, ", '--local_rank=0'")
+    single = ONE_NODE.replace("num_local_procs=2", "num_local_procs=1")
+    first = WORLD + single + spawned(10, ", '--local_rank=0'") + exits(-9, ", '--local_rank=0'")
+    second = WORLD + single + spawned(20, ", '--local_rank=0'") + exits(-11, ", '--local_rank=0'")
     pids = [(one.pid, one.signal) for one in events(first + second) if isinstance(one, ProcessDied)]
     assert pids == [(10, 9), (20, 11)]
 
@@ -155,7 +177,7 @@ def test_deepspeed_of_an_earlier_launch_is_not_meant() -> None:
 def test_deepspeed_on_two_nodes_through_pdsh() -> None:
     rank = ", '--local_rank=0'"
     text = "".join(f"{node}: {line}" for node in ("worker-1", "worker-2") for line in (WORLD, TWO_NODES))
-    text += spawned(10, rank, "worker-1: ") + spawned(10, rank, "worker-2: ") + spawned(12, ", 'x'", "worker-2: ")
+    text += spawned(10, rank, "worker-1: ") + spawned(10, rank, "worker-2: ")
     event = last_died(text + exits(-9, rank, "worker-2: "))
     assert (event.pid, event.rank, event.local_rank) == (10, None, 0)  # a local rank is no rank on two nodes
 
@@ -170,7 +192,7 @@ def test_deepspeed_other_form_of_the_rank() -> None:
 
 def test_deepspeed_long_command_keeps_its_end() -> None:
     long = ", '--x'" * 500
-    event = last_died(WORLD + spawned(10, long) + exits(-9, long))
+    event = last_died(WORLD + ONE_NODE.replace("procs=2", "procs=1") + spawned(10, long) + exits(-9, long))
     assert event.pid == 10
     assert event.line.text.endswith("exits with return code = -9")
     assert len(event.line.text) <= 300

@@ -7,12 +7,12 @@ line is about the processes that its own log named before, then about those that
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ftforensics.diagnose.joining.draft import MOST_ALIKE, Draft, Drafts
 from ftforensics.diagnose.joining.log_texts import add_texts
 from ftforensics.diagnose.matching import comm_of_program, other_machine
-from ftforensics.model.basics import Cite
+from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.death import Outside
 from ftforensics.model.launcher import LauncherLog, ProcessDied, ProcessStarted, SignalledBy, TextLine
 
@@ -22,8 +22,19 @@ def add_logs(drafts: Drafts, logs: Sequence[LauncherLog]) -> None:
         _Log(drafts, log, f"{number} {log.path or ''}").add()
 
 
+def add_ends_of_one(drafts: Drafts, logs: Sequence[LauncherLog], is_named: IsNamed) -> None:
+    """The ends of which a launcher only says that it was one of its processes. is_named: does a kernel's log say of a
+    draft that it ended by that signal? After everything else that tells of ends and exceptions is in its place."""
+    for number, log in enumerate(logs):
+        if any(isinstance(event, ProcessDied) and event.one_of for event in log.events):
+            _Log(drafts, log, f"{number} {log.path or ''}").add_ends_of_one(is_named)
+
+
 def line_cite(path: str, line: TextLine) -> Cite:
     return Cite("launcher", f"{line.path or path}:{line.number}", line.text)
+
+
+IsNamed = Callable[[Draft, int], bool]
 
 
 class _Log:
@@ -44,7 +55,8 @@ class _Log:
     def add(self) -> None:
         # What names nobody may be about a process that another line names, wherever that stands.
         for end in sorted(self._died, key=_is_nameless):
-            self._add_died(end)
+            if not end.one_of:
+                self._add_died(end)
         for event in self._signalled:
             self._add_signalled(event)
         self._place_between()
@@ -74,6 +86,29 @@ class _Log:
                 return
             draft = self._drafts.add(Draft(pid=event.pid))
         self._apply_died(draft, event, rank, local_rank, host)
+
+    def add_ends_of_one(self, is_named: IsNamed) -> None:
+        for event in self._died:
+            if event.one_of:
+                self._add_end_of_one(event, is_named)
+
+    def _add_end_of_one(self, event: ProcessDied, is_named: IsNamed) -> None:
+        known = [draft for pid in event.one_of for draft in self._drafts.of_pid(pid) if self._name in draft.told_by]
+        able = [draft for draft in known if draft.open or (draft.signal, draft.code) == (event.signal, event.code)]
+        seen = [draft for draft in able if not draft.open and not draft.presumed]
+        named = [draft for draft in able if event.signal is not None and is_named(draft, event.signal)]
+        raised = [draft for draft in able if any(not one.ignored and not one.peer_lost for one in draft.exceptions)]
+        # Whom a signal ended printed no traceback; a status of its own comes behind one.
+        likely = raised if event.signal is None else [draft for draft in able if not draft.exceptions]
+        found = seen or named or likely or able
+        if len(found) == 1 and (len(known) == len(set(event.one_of)) or seen or named):
+            (draft,) = found
+            draft.ended_by = [said for said in draft.ended_by if not said.everybody]
+            self._apply_died(draft, event, draft.rank, draft.local_rank, draft.host)
+        elif all(draft.open for draft in able):
+            draft = self._drafts.add(Draft())
+            self._apply_died(draft, event, None, None, None)
+            draft.gaps.append(Gap("launcher", f"which one of {_pids(event.one_of)} it was: {_NO_NAME}", _GRANT))
 
     def _apply_died(
         self, draft: Draft, event: ProcessDied, rank: int | None, local_rank: int | None, host: str | None
@@ -152,6 +187,17 @@ class _Log:
         if len(unnamed) == 1:
             unnamed[0].between = (min(starters), max(event.pid for event in siblings))
             unnamed[0].names("python")
+
+
+# deepspeed/launcher/launch.py, sigkill_handler.
+_NO_NAME = "the command that DeepSpeed prints is the last one that it started, whoever died"
+_GRANT = "ftforensics run -- deepspeed ..."
+_MOST_PIDS = 16
+
+
+def _pids(pids: Sequence[int]) -> str:
+    more = f" and {len(pids) - _MOST_PIDS} more" if len(pids) > _MOST_PIDS else ""
+    return ", ".join(map(str, pids[:_MOST_PIDS])) + more
 
 
 def _is_same(draft: Draft, event: ProcessDied | SignalledBy, rank: int | None) -> bool:
