@@ -14,6 +14,8 @@ import pytest
 from ftforensics.cli import shares
 from ftforensics.cli.inputs import WHOLE_RINGS, gather
 from ftforensics.cli.progress import Progress
+from ftforensics.diagnose import diagnose, judge
+from ftforensics.diagnose.names import module_offsets
 from ftforensics.model.case import Case
 from synth.crash_record import CrashText
 from synth.exception_record import exception_bytes, raised
@@ -71,6 +73,20 @@ def test_shares_of_several_processes_give_what_one_gives(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     assert gathered(tmp_path) == alone
     assert len(alone.rings) == RANKS and len(alone.launcher_logs) == RANKS - 1
+
+
+@pytest.mark.parametrize("many", [10, 300], ids=["alike", "each by itself"])
+def test_deaths_that_several_processes_judge_are_judged_alike(
+    many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job(tmp_path)
+    case = gathered(tmp_path)
+    monkeypatch.setattr(judge, "MANY", many)
+    alone = diagnose(case)
+    monkeypatch.setattr(shares, "_WORTH_IT", 50)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert diagnose(case, module_offsets, shares.in_shares) == alone
+    assert [one.rank for one in alone.processes if one.role == "root"] == [CULPRIT]
 
 
 def test_the_share_of_a_child_that_dies_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from conditions import needs_elfutils, needs_torch
@@ -19,7 +20,7 @@ from ftforensics.model.crash import Module, RawFrame
 from ftforensics.symbols.cache import SymbolCache
 from ftforensics.symbols.elf import read_elf
 from ftforensics.symbols.library import FileState
-from ftforensics.symbols.resolve import Location, Symbolizer
+from ftforensics.symbols.resolve import Answered, Location, Symbolizer
 
 Compile = Callable[..., Path]
 
@@ -488,3 +489,19 @@ def test_libtorch_names_are_those_of_elfutils() -> None:
     offsets = bench.choose(elf)[:12]
     locations = bench.symbolize(library, elf, offsets, Path(os.environ["XDG_CACHE_HOME"]))
     assert bench.compare(library, locations, [hex(elf.address_at(offset)) for offset in offsets])
+
+
+def test_the_next_process_does_not_ask_again_what_one_before_has_asked(compile_library: Compile) -> None:
+    """It is mapped elsewhere there; another build of the same path is another question."""
+    library, module = loaded(compile_library(SOURCE))
+    offset = address_of(library, "hidden") - module.base
+    answered: Answered = {}
+    first = Symbolizer([module], Host(), None, answered)
+    assert first.addresses([module.base + offset])[0].function == "hidden"
+    moved = msgspec.structs.replace(module, base=Address(0x1000), end=Address(0x900000))
+    nowhere = Host(root="/nonexistent")
+    again = Symbolizer([moved], nowhere, None, answered)
+    assert again.addresses([0x1000 + offset])[0].function == "hidden"
+    assert again.files() == first.files()
+    other = msgspec.structs.replace(moved, build_id="00" * 20)
+    assert Symbolizer([other], nowhere, None, answered).addresses([0x1000 + offset])[0].function is None
