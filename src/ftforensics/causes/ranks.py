@@ -1,10 +1,16 @@
-"""Many ranks in few words."""
+"""Many ranks, and other names, in few words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 MOST_SPANS = 6
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """As "a, b"; of more than `most` the rest is counted."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def ranks_text(ranks: Sequence[int], most: int = MOST_SPANS) -> str:

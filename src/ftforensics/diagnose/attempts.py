@@ -120,15 +120,19 @@ def several_jobs(case: Case) -> Gap | None:
     saw: dict[tuple[object, ...], RunEvidence] = {}
     for run in case.runs:
         boot = run.started.boot_id if run.started is not None else None
-        pids = {(died.rank, died.pid) for died in run.died if died.rank is not None}
         ranks = {died.rank for died in run.died if died.rank is not None and died.comm != "pt_data_worker"}
         for rank in sorted(ranks):
             other = saw.setdefault((boot, rank), run)
-            nested = any((died.rank, died.pid) in pids for died in other.died)
-            if other is not run and other.path != run.path and boot is not None and not nested:
+            if other is not run and other.path != run.path and boot is not None and not _saw_the_same(other, run):
                 both = f"{other.path} and {run.path} each saw rank {rank} end"
                 return Gap("case", f"two jobs of the same time are in this input: {both}", "ftforensics analyze FOLDER")
     return None
+
+
+def _saw_the_same(one: RunEvidence, other: RunEvidence) -> bool:
+    """Did both see some process of a rank end?"""
+    seen = {(died.rank, died.pid) for died in one.died if died.rank is not None}
+    return any((died.rank, died.pid) in seen for died in other.died)
 
 
 # --- by what recorded itself ------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ftforensics.model.launcher import LauncherEvent, ProcessDied, ProcessStarted, SignalledBy
 from ftforensics.parsers.launcher_line import JobLine, signal_and_code
@@ -22,7 +24,31 @@ _HEAD = re.compile(r"^(?P<node>.{0,260}?)\[\d{4}-\d\d-\d\d [\d:,.]{8,12}\] \[[A-
 _LOCAL_RANK = re.compile(r"'--local[_-]rank(?:=|', ')(\d{1,6})'")
 _NODES = re.compile(r"nnodes=(\d{1,6}), num_local_procs=(\d{1,6}), node_rank=(\d{1,6})")
 _DONE = re.compile(r"Process (\d{1,10}) exits successfully\.\s*$")
-_MOST_PROCESSES = 4096
+# Of a log that says more the rest is not remembered: then its last line names nobody.
+_MOST_NODES = 4096
+_MOST_PROCESSES = 128  # of a node
+
+
+class _Started(NamedTuple):
+    pid: int
+    rank: int | None
+    local_rank: int | None
+
+
+@dataclass
+class _Launch:
+    """Of one node. count: of its processes, by its own word; well: pids of those that left well."""
+
+    count: int | None = None
+    started: list[_Started] = field(default_factory=list)
+    well: set[int] = field(default_factory=set)
+
+    @property
+    def running(self) -> list[_Started]:
+        """Empty where the log's beginning is not there: it may be others' that run."""
+        if len(self.started) != self.count:
+            return []
+        return [one for one in self.started if one.pid not in self.well]
 
 
 class DeepspeedReader:
@@ -37,9 +63,7 @@ class DeepspeedReader:
     open = False  # a line says all; what is remembered changes only at lines with an anchor
 
     def __init__(self) -> None:
-        # Of the present launch, by node: how many processes it has, those that are not known to have left well.
-        self._count: dict[str, int] = {}
-        self._running: dict[str, list[ProcessStarted]] = {}
+        self._launches: dict[str, _Launch] = {}  # the present one, by node
         self._nodes: int | None = None
 
     def read(self, line: JobLine) -> Iterator[LauncherEvent]:
@@ -47,11 +71,10 @@ class DeepspeedReader:
         node = f"{line.label}{head['node']}" if head else line.label
         text = line.text[head.end() :] if head else line.text
         if "WORLD INFO DICT" in text:  # the launcher's first own line on a node
-            self._running.pop(node, None)
-            self._count.pop(node, None)
+            self._launches.pop(node, None)
         nodes = _NODES.search(text)
         if nodes:
-            self._nodes, self._count[node] = int(nodes[1]), int(nodes[2])
+            self._nodes, self._launch(node).count = int(nodes[1]), int(nodes[2])
         started = _STARTED.search(text)
         if started:
             yield self._remembered(line, node, int(started[1]), started[2].strip())
@@ -63,10 +86,9 @@ class DeepspeedReader:
             return
         done = _DONE.match(text)
         if done:
-            running = self._running.get(node, [])
-            left = [one for one in running if one.pid != int(done[1])]
-            self._count[node] = self._count.get(node, 0) - (len(running) - len(left))
-            self._running[node] = left
+            launch, pid = self._launch(node), int(done[1])
+            if any(one.pid == pid for one in launch.started):
+                launch.well.add(pid)
             return
         exits = _EXITS.match(text)
         if exits:
@@ -86,15 +108,19 @@ class DeepspeedReader:
             local_rank=local_rank,
             command=command[:1000],
         )
-        running = self._running.setdefault(node, [])
-        if len(running) < _MOST_PROCESSES:
-            running.append(event)
+        launch = self._launch(node)
+        if len(launch.started) < _MOST_PROCESSES:
+            launch.started.append(_Started(pid, event.rank, event.local_rank))
         return event
 
+    def _launch(self, node: str) -> _Launch:
+        launch = self._launches.get(node) or _Launch()
+        if len(self._launches) < _MOST_NODES:
+            self._launches[node] = launch
+        return launch
+
     def _exited(self, line: JobLine, node: str, command: str, exitcode: int) -> ProcessDied:
-        running = self._running.get(node, [])
-        if len(running) != self._count.get(node):
-            running = []  # the log's beginning is not there: it may have been one of others
+        running = self._launch(node).running
         only = running[0] if len(running) == 1 else None
         signal, code = signal_and_code(exitcode)
         return ProcessDied(

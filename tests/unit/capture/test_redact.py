@@ -352,6 +352,15 @@ def test_a_text_without_any_mark_of_a_name_holds_no_secret_by_name(parts: list[s
     assert not is_secret_name(name) or any(mark in name.lower() for mark in _NAME_MARKS)
 
 
+@given(
+    st.lists(st.sampled_from(["to", "ken", "Ken", "k", "ey", "K", "pa", "ss", "Ss", "pw", "d", "_", "api"]), max_size=6)
+)
+@example(["api", "K", "ey"])
+def test_a_name_that_is_cut_in_odd_places_is_no_exception(parts: list[str]) -> None:
+    name = "".join(parts)
+    assert not is_secret_name(name) or any(mark in name.lower() for mark in _NAME_MARKS)
+
+
 def test_a_quick_look_passes_no_secret_by() -> None:
     for name in SECRET_NAMES:
         assert redact(f"--{name.lstrip('-')} hunter2") == f"--{name.lstrip('-')} {REDACTED}"

@@ -18,6 +18,8 @@ from ftforensics.model.launcher import (
     SignalledBy,
 )
 from ftforensics.parsers.launcher import read_launcher_log
+from ftforensics.parsers.launcher_deepspeed import DeepspeedReader
+from ftforensics.parsers.launcher_line import job_lines
 
 
 def events(text: str | bytes) -> list[LauncherEvent]:
@@ -180,6 +182,18 @@ def test_deepspeed_on_two_nodes_through_pdsh() -> None:
     text += spawned(10, rank, "worker-1: ") + spawned(10, rank, "worker-2: ")
     event = last_died(text + exits(-9, rank, "worker-2: "))
     assert (event.pid, event.rank, event.local_rank) == (10, None, 0)  # a local rank is no rank on two nodes
+
+
+def test_deepspeed_of_a_node_too_many_or_with_too_many_processes_names_nobody() -> None:
+    """A made-up log, of which no more is remembered than of a real one."""
+    reader = DeepspeedReader()
+    for node in range(5000):
+        for line in (WORLD, ONE_NODE.replace("procs=2", "procs=1"), spawned(10, "")):
+            list(reader.read(next(iter(job_lines(f"node-{node}: {line}".encode(), 1)))))
+    assert len(reader._launches) <= 4096
+    many = ONE_NODE.replace("procs=2", "procs=1000") + "".join(spawned(pid, "") for pid in range(1000, 2000))
+    event = last_died(WORLD + many + "".join(done(pid) for pid in range(1001, 2000)) + exits(-9, ""))
+    assert (event.pid, event.one_of, event.signal) == (None, [], 9)
 
 
 def test_deepspeed_other_form_of_the_rank() -> None:

@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ftforensics.causes.raised import own_exception, said
+from ftforensics.causes.ranks import listed, ranks_text
 from ftforensics.causes.registry import Kind
 from ftforensics.model.basics import Gap
 from ftforensics.model.death import Death
@@ -90,32 +91,19 @@ def _whom(death: Death) -> str:
     named = list(dict.fromkeys(peer.rank for peer in death.peers if peer.rank is not None))
     hosts = list(dict.fromkeys(peer.host for peer in death.peers if peer.host and peer.host not in _HERE))
     missing = [rank for rank in death.missing if rank not in named]
-    parts = [_ranks(named)] if named else []
+    parts = [ranks_text(named, _MOST)] if named else []
     if hosts:
-        parts.append("the processes on " + _listed([" ".join(host.split())[:100] for host in hosts]))
+        parts.append(f"the processes on {_places(hosts)}")
     if missing and not named:
-        where = f" on {_listed([' '.join(one.split())[:100] for one in death.missing_on])}" if death.missing_on else ""
-        parts.append(f"{_ranks(missing)}{where}, of which nothing is known here")
+        where = f" on {_places(death.missing_on)}" if death.missing_on else ""
+        parts.append(f"{ranks_text(missing, _MOST)}{where}, of which nothing is known here")
     elif named and set(named) <= set(death.missing):
         parts[0] += f" ({'of which' if len(named) == 1 else 'of all of which'} nothing is known here)"
     return " and ".join(parts)
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return ", ".join(names[:_MOST]) + more
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    """ "rank 5", "ranks 4-7, 9"."""
-    spans: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    texts = [f"{first}-{last}" if last > first else str(first) for first, last in spans]
-    return ("rank " if len(set(ranks)) == 1 else "ranks ") + _listed(texts)
+def _places(names: Sequence[str]) -> str:
+    return listed([" ".join(one.split())[:100] for one in names], _MOST)
 
 
 def _remedies(death: Death, text: str, everybody: bool) -> Iterator[Remedy]:
@@ -134,7 +122,6 @@ def _remedies(death: Death, text: str, everybody: bool) -> Iterator[Remedy]:
             settles=True,
         )
     if death.missing_on:
-        nodes = _listed([" ".join(one.split())[:100] for one in death.missing_on])
-        yield Remedy(f"Look at {nodes}: the kernel's log there, and what the scheduler says of it")
+        yield Remedy(f"Look at {_places(death.missing_on)}: the kernel's log there, and what the scheduler says of it")
     if "imed out" in text or "timeout" in text:
         yield Remedy("If nothing died there, a rank was only slow: init_process_group(timeout=timedelta(hours=1))")

@@ -9,12 +9,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
+from ftforensics.causes.ranks import listed
 from ftforensics.diagnose.joining.draft import MOST_ALIKE, Draft, Drafts
 from ftforensics.diagnose.joining.log_texts import add_texts
 from ftforensics.diagnose.matching import comm_of_program, other_machine
 from ftforensics.model.basics import Cite, Gap
 from ftforensics.model.death import Outside
 from ftforensics.model.launcher import LauncherLog, ProcessDied, ProcessStarted, SignalledBy, TextLine
+
+# Of an end that is one of several processes' (deepspeed/launcher/launch.py, sigkill_handler).
+_WHY = "the command that DeepSpeed prints is the last one that it started, whoever died"
+_GRANT = "ftforensics run -- deepspeed ..."
+_MOST_PIDS = 16
+
+IsNamed = Callable[[Draft, int], bool]
 
 
 def add_logs(drafts: Drafts, logs: Sequence[LauncherLog]) -> None:
@@ -32,9 +40,6 @@ def add_ends_of_one(drafts: Drafts, logs: Sequence[LauncherLog], is_named: IsNam
 
 def line_cite(path: str, line: TextLine) -> Cite:
     return Cite("launcher", f"{line.path or path}:{line.number}", line.text)
-
-
-IsNamed = Callable[[Draft, int], bool]
 
 
 class _Log:
@@ -108,7 +113,8 @@ class _Log:
         elif all(draft.open for draft in able):
             draft = self._drafts.add(Draft())
             self._apply_died(draft, event, None, None, None)
-            draft.gaps.append(Gap("launcher", f"which one of {_pids(event.one_of)} it was: {_NO_NAME}", _GRANT))
+            pids = listed([str(pid) for pid in event.one_of], _MOST_PIDS)
+            draft.gaps.append(Gap("launcher", f"which one of {pids} it was: {_WHY}", _GRANT))
 
     def _apply_died(
         self, draft: Draft, event: ProcessDied, rank: int | None, local_rank: int | None, host: str | None
@@ -187,17 +193,6 @@ class _Log:
         if len(unnamed) == 1:
             unnamed[0].between = (min(starters), max(event.pid for event in siblings))
             unnamed[0].names("python")
-
-
-# deepspeed/launcher/launch.py, sigkill_handler.
-_NO_NAME = "the command that DeepSpeed prints is the last one that it started, whoever died"
-_GRANT = "ftforensics run -- deepspeed ..."
-_MOST_PIDS = 16
-
-
-def _pids(pids: Sequence[int]) -> str:
-    more = f" and {len(pids) - _MOST_PIDS} more" if len(pids) > _MOST_PIDS else ""
-    return ", ".join(map(str, pids[:_MOST_PIDS])) + more
 
 
 def _is_same(draft: Draft, event: ProcessDied | SignalledBy, rank: int | None) -> bool:
